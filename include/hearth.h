@@ -504,6 +504,8 @@ double hearth_log_probability(const float *logits, size_t vocabulary_size, int32
 uint32_t hearth_session_context(const hearth_session *session);
 /* Returns the positions that a sequence has read; 0 for an unknown sequence. */
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
+/* Returns the tokens [length] that a sequence has read, valid until it changes; NULL for an unknown sequence. */
+const int32_t *hearth_session_tokens(const hearth_session *session, uint32_t sequence);
 
 /* Returns the greatest length of at most `length` to which a sequence can be truncated: `length` itself, unless the model has
  * recurrent layers, whose states are kept of few lengths; 0 where there is no such sequence. */
@@ -609,6 +611,10 @@ typedef struct hearth_answer_options {
     size_t stop_count;
     bool ignore_end;     /* tokens that end an answer do not end this one */
     uint32_t max_tokens; /* 0: until the context is full */
+    /* Most tokens that are guessed in a step, from what followed the same words earlier in the sequence, and checked
+     * together with the next one; at most 15. 0: none. The answer is the same, faster where text repeats itself; as many
+     * are guessed as measured times make worth it. Of use only in sessions with more output rows than one per answer. */
+    uint64_t draft_tokens;
 } hearth_answer_options;
 
 /* The growing text of one sequence: detokenizes it, holds back what may become a stop string, and knows when to stop.
@@ -645,6 +651,7 @@ typedef struct hearth_result {
     size_t prompt_tokens, answer_tokens;
     double prompt_seconds; /* reading the prompt                                                         */
     double answer_seconds; /* choosing and reading the tokens of the answer, without the time in on_text */
+    size_t draft_tokens, accepted_tokens; /* guessed; of these, part of the answer                    */
 } hearth_result;
 
 /* Appends prompt [count] to what a sequence has read, then samples until something stops it. For a new text truncate the
@@ -665,6 +672,105 @@ static inline hearth_status hearth_generate(hearth_session *session, uint32_t se
 {
     return hearth_generate_sized(session, sequence, prompt, count, sampler, options, sizeof *options, on_text, user,
                                  result, sizeof *result, error);
+}
+
+/* ---------------------------------------------------------- many requests */
+
+/* Answers many requests at once, each in a sequence of one session. Requests join and leave between steps. A step reads the
+ * next token of every answer together with a part of the prompts that are still being read, so that no answer waits for
+ * a prompt longer than a part takes. What sequences have read is kept after their requests: a prompt that begins as one
+ * of them does is read only from where they differ. A request that fails, ends or is cancelled does not affect others.
+ *
+ * The session belongs to the scheduler until this is destroyed: nobody else feeds, cuts or copies its sequences. Both
+ * belong to one thread at a time. */
+typedef struct hearth_scheduler hearth_scheduler;
+
+typedef struct hearth_scheduler_options {
+    bool forget;          /* sequences are not kept for prompts that begin alike */
+    uint32_t prompt_rows; /* tokens of prompts in a step; 0: 64                  */
+    uint32_t waiting;     /* most requests that wait for a sequence; 0: 256      */
+} hearth_scheduler_options;
+
+/* options may be NULL.
+ * HEARTH_INVALID: a value is out of range (at most 65536). */
+hearth_status hearth_scheduler_create_sized(hearth_scheduler **out, hearth_session *session,
+                                            const hearth_scheduler_options *options, size_t options_size,
+                                            hearth_error *error);
+static inline hearth_status hearth_scheduler_create(hearth_scheduler **out, hearth_session *session,
+                                                    const hearth_scheduler_options *options, hearth_error *error)
+{
+    return hearth_scheduler_create_sized(out, session, options, sizeof *options, error);
+}
+/* Requests that have not ended are dropped; none of their callbacks is called. */
+void hearth_scheduler_destroy(hearth_scheduler *scheduler);
+
+/* A token of an answer. */
+typedef struct hearth_token {
+    uint64_t request;
+    int32_t token;       /* -1: held back text at the end                                        */
+    const char *text;    /* [size] what it completed, perhaps nothing                            */
+    size_t size;
+    const float *logits; /* [vocabulary_size] it was chosen by; NULL for held back text           */
+} hearth_token;
+
+/* What became of a request. */
+typedef struct hearth_outcome {
+    uint64_t request;
+    hearth_status status; /* HEARTH_OK, also if it was cancelled                                */
+    const char *error;    /* its text; "" without an error                                       */
+    hearth_stop stop;
+    size_t prompt_tokens, kept_tokens;  /* of the prompt; of these, kept from an earlier request */
+    size_t answer_tokens;
+    size_t draft_tokens, accepted_tokens;
+    double waited_seconds;              /* from hearth_scheduler_add until its prompt was begun  */
+    double prompt_seconds;              /* from then until the first token was chosen            */
+    double answer_seconds;              /* from then until the last one was                      */
+} hearth_outcome;
+
+/* Callbacks are called by hearth_scheduler_step. They may add and cancel requests, but not destroy the scheduler. */
+typedef struct hearth_request {
+    const int32_t *prompt; /* [prompt_count], copied */
+    size_t prompt_count;
+    hearth_sampler *sampler; /* of this request alone, until it has ended; the caller destroys both */
+    hearth_answer *answer;   /* new; likewise                                                        */
+    bool (*on_token)(void *user, const hearth_token *token); /* false cancels; NULL: none            */
+    void (*on_end)(void *user, const hearth_outcome *outcome); /* once, the last call; NULL: none    */
+    void *user;
+} hearth_request;
+
+/* Appends a request to those that wait, and stores its number, which is never 0, in *id unless that is NULL. The request
+ * begins in a later step.
+ * HEARTH_INVALID: the prompt is empty or has unknown tokens, or the sampler is for another vocabulary.
+ * HEARTH_FULL: the prompt leaves no room for an answer in the context of a sequence, or too many requests wait. */
+hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hearth_request *request, size_t request_size,
+                                         uint64_t *id, hearth_error *error);
+static inline hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request,
+                                                 uint64_t *id, hearth_error *error)
+{
+    return hearth_scheduler_add_sized(scheduler, request, sizeof *request, id, error);
+}
+/* Ends a request in the next step, with HEARTH_STOP_CANCELLED; a number that no request has any more is ignored. */
+void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
+
+/* Does one step; *left, unless NULL, is the number of requests that have not ended. With none it does nothing. An error
+ * that concerns one request ends that one alone, and is no error here.
+ * HEARTH_CANCELLED: by hearth_session_cancel; all requests are as before, and may go on.
+ * HEARTH_DEVICE: the device failed; all requests have ended with this status. */
+hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, size_t *left, hearth_error *error);
+
+/* How busy a scheduler is. */
+typedef struct hearth_load {
+    size_t running, waiting;           /* requests                                                */
+    uint64_t steps, rows;              /* done; rows of these                                     */
+    uint64_t prompt_tokens;            /* read; without those that were kept                       */
+    uint64_t kept_tokens, answer_tokens;
+} hearth_load;
+void hearth_scheduler_load_sized(const hearth_scheduler *scheduler, hearth_load *out, size_t out_size);
+static inline hearth_load hearth_scheduler_load(const hearth_scheduler *scheduler)
+{
+    hearth_load load;
+    hearth_scheduler_load_sized(scheduler, &load, sizeof load);
+    return load;
 }
 
 /* -------------------------------------------------------------------- chat */

@@ -9,12 +9,14 @@ is "example" "$("$example" "$DATA/models/stories-relu" "Once upon a time" 48)" "
 "$example" "$scratch/missing" x 2>"$scratch/err" && fail "example: a missing model is no error" || pass
 has "error of the example" "$(cat "$scratch/err")" missing
 
-# Two texts at once are the two texts one after the other.
-both=("Once upon a time" "Lily and")
-for text in "${both[@]}"; do
-    "$example" "$DATA/models/stories-relu" "$text" 30
-done >"$scratch/apart"
-is "two sequences" "$("$BUILD/example_two_sequences" "$DATA/models/stories-relu" "${both[@]}" 30)" "$(cat "$scratch/apart")"
+# Many texts at once are the texts one after the other.
+printf '%s\n' "Once upon a time" "Lily and" "The sun was" "One day" "Tom had a" "In the park" "A cat" "She was" "He ran" \
+    "It was a" >"$scratch/lines"
+while read -r text; do
+    "$example" "$DATA/models/stories-relu" "$text" 30 </dev/null
+done <"$scratch/lines" | sort >"$scratch/apart"
+is "batch" "$("$BUILD/example_batch" "$DATA/models/stories-relu" "$scratch/lines" 30 | sort)" "$(cat "$scratch/apart")"
+"$BUILD/example_batch" "$DATA/models/stories-relu" "$scratch/none" 30 2>"$scratch/err" && fail "batch: no file is no error" || pass
 
 # Only what hearth.h declares is visible.
 library=$(find "$BUILD" -maxdepth 1 -name 'libhearth.so*' -type f | head -1)
@@ -68,9 +70,9 @@ fi
 # The programs against what was installed; generate also as compiled by a header of older, smaller structs: without the
 # last member of each (but not of hearth_answer_options, whose last one the example sets).
 # shellcheck disable=SC2086
-cc -std=c11 -Wall -Wextra "$SOURCE/examples/two_sequences.c" $flags -o "$scratch/two"
-is "installed two sequences" \
-    "$(LD_LIBRARY_PATH=$libdir "$scratch/two" "$DATA/models/stories-relu" "${both[@]}" 30)" "$(cat "$scratch/apart")"
+cc -std=c11 -Wall -Wextra "$SOURCE/examples/batch.c" $flags -o "$scratch/batch"
+is "installed batch" \
+    "$(LD_LIBRARY_PATH=$libdir "$scratch/batch" "$DATA/models/stories-relu" "$scratch/lines" 30 | sort)" "$(cat "$scratch/apart")"
 mkdir "$scratch/older"
 awk -v RS='[*]/' -v ORS= '{ sub(/\/[*].*/, ""); print }' "$SOURCE/include/hearth.h" | # without comments
     awk '/^typedef struct hearth_(runtime_options|model_options|model_info|engine_options|session_options|result) {/ { inside = 1; held = ""; print; next }

@@ -300,10 +300,10 @@ static void bad_options(void **unused)
     hearth_answer_options options = {.stops = empty, .stop_count = 2};
     assert_int_equal(hearth_answer_create(&a, &f.model, &options, &error), HEARTH_INVALID);
     assert_string_equal(error.text, "answer: stop string 1 is empty");
-    options = (hearth_answer_options){broken, 1, 0, false};
+    options = (hearth_answer_options){.stops = broken, .stop_count = 1};
     assert_int_equal(hearth_answer_create(&a, &f.model, &options, &error), HEARTH_INVALID);
     assert_string_equal(error.text, "answer: stop string 0 is not valid UTF-8");
-    options = (hearth_answer_options){NULL, 1, 0, false};
+    options = (hearth_answer_options){.stop_count = 1};
     assert_int_equal(hearth_answer_create(&a, &f.model, &options, &error), HEARTH_INVALID);
     assert_null(a);
 
@@ -349,7 +349,7 @@ static void memory_runs_out(void **unused)
     set_up(&f);
     long before = mem_live();
     const char *stops[] = {"END", "ababcd"};
-    hearth_answer_options options = {stops, 2, 0, false};
+    hearth_answer_options options = {.stops = stops, .stop_count = 2};
     hearth_status status = HEARTH_NO_MEMORY;
     long n = 0;
     for (; status != HEARTH_OK; n++) {

@@ -32,8 +32,11 @@ ENDS_WITH(hearth_engine_options, progress);
 ENDS_WITH(hearth_session_options, marks);
 ENDS_WITH(hearth_memory, device_bytes);
 ENDS_WITH(hearth_sampling, seed);
-ENDS_WITH(hearth_answer_options, max_tokens);
-ENDS_WITH(hearth_result, answer_seconds);
+ENDS_WITH(hearth_answer_options, draft_tokens);
+ENDS_WITH(hearth_result, accepted_tokens);
+ENDS_WITH(hearth_scheduler_options, waiting);
+ENDS_WITH(hearth_request, user);
+ENDS_WITH(hearth_load, answer_tokens);
 ENDS_WITH(hearth_chat_options, variables);
 
 /* A struct as a later version may have it: with one more member. */

@@ -82,7 +82,8 @@ class _Sampling(ctypes.Structure):
 
 
 class _AnswerOptions(ctypes.Structure):
-    _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("ignore_end", c_bool), ("max_tokens", c_uint32)]
+    _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("ignore_end", c_bool), ("max_tokens", c_uint32),
+                ("draft_tokens", c_uint64)]
 
 
 class _ChatOptions(ctypes.Structure):

@@ -18,6 +18,7 @@ typedef struct run_values {
     const char *message; /* of --chat */
     const char *system;
     bool continues;   /* lines continue a text, whatever the model is for */
+    uint32_t draft;   /* most guesses in a step */
     uint32_t predict; /* 0: until the text ends or the context is full */
     text_list stops;
     bool ignore_end;

@@ -5,6 +5,8 @@
  * several end there), so the result does not depend on how the text was cut into tokens. The end of the text may still
  * become a stop string, so as many bytes are held back as the longest partial match has. Stop strings and the pieces of
  * the detokenizer are whole characters, so the text handed out is, too. */
+#include "answer.h"
+
 #include "../base/sized.h"
 #include "../model/model.h"
 
@@ -23,6 +25,7 @@ struct hearth_answer {
     stop_string *stops; /* [stop_count] */
     size_t stop_count;
     uint32_t max_tokens; /* 0: no limit */
+    uint64_t draft_tokens;
     bool ignore_end;
     uint32_t token_count;
     hearth_stop stop;
@@ -116,6 +119,7 @@ hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model
         return fail_memory(error, "answer", sizeof *a);
     a->model = model;
     a->max_tokens = options->max_tokens;
+    a->draft_tokens = options->draft_tokens;
     a->ignore_end = options->ignore_end;
     hearth_status status;
     TRY_OR(failed, status, copy_stops(a, options, error));
@@ -210,4 +214,14 @@ void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size
     }
     a->finished = true;
     hand_out(a, 0, text, size);
+}
+
+uint64_t answer_draft_tokens(const hearth_answer *answer)
+{
+    return answer->draft_tokens;
+}
+
+uint32_t answer_max_tokens(const hearth_answer *answer)
+{
+    return answer->max_tokens;
 }

@@ -192,6 +192,7 @@ struct hearth_session {
     struct device_session *device; /* NULL: nothing of this session is on a device           */
     uint32_t *lengths;             /* [sequences] positions read so far                      */
     uint32_t *lengths_before;      /* [sequences] restored when a feed fails                 */
+    int32_t *tokens;               /* [sequences][context] that were read                    */
     float *outputs;                /* [output_rows][d] normed hidden states of the last feed */
     size_t output_count;
     hearth_counts *counts;        /* [layers]                                                */
@@ -208,6 +209,11 @@ hearth_status session_feed(hearth_session *session, const hearth_row *rows, size
 static inline void session_forget_cancel(hearth_session *session)
 {
     atomic_store(&session->cancelled, false);
+}
+/* Returns the tokens [context] of a sequence, of which it has read the first ones. */
+static inline int32_t *session_tokens(const hearth_session *session, uint32_t sequence)
+{
+    return session->tokens + (size_t)sequence * session->context;
 }
 /* A relaxed load is enough: nothing else is published with the flag. */
 static inline bool session_is_cancelled(const hearth_session *session)

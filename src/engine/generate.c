@@ -1,123 +1,113 @@
 /* generate.c - hearth_generate: answers a prompt in one sequence with one sampler, until something stops it. */
-#include "engine.h"
-#include "sampler.h"
+#include "answer.h"
+#include "request.h"
 
 #include "../base/clock.h"
 #include "../base/memory.h"
 #include "../base/sized.h"
 
 typedef struct generation {
-    hearth_session *session;
-    uint32_t sequence;
-    hearth_sampler *sampler;
-    hearth_answer *answer;
-    float *logits; /* [vocabulary_size] */
+    request request;
+    step_times times;
+    hearth_row *rows; /* [of the prompt, or of a step]             */
+    float *logits;    /* [outputs of a step][vocabulary_size]      */
     hearth_on_text *on_text;
     void *user;
     hearth_result *result;
 } generation;
 
-/* Feeds the prompt; after success the sampler accepts its tokens. */
-static hearth_status read_prompt(generation *g, const int32_t *prompt, size_t count, hearth_error *error)
+/* Reports text to the caller; returns whether the answer goes on. */
+static bool tell(void *user, int32_t token, span text, const float *logits)
 {
-    hearth_row *rows = mem_new_array(count, sizeof *rows);
-    if (!rows)
-        return fail_memory(error, "prompt", count * sizeof *rows);
-    for (size_t i = 0; i < count; i++)
-        rows[i] = (hearth_row){prompt[i], g->sequence, i + 1 == count};
+    (void)logits;
+    generation *g = user;
+    bool wanted = !g->on_text || g->on_text(g->user, token, text.data, text.size);
+    return wanted && !session_is_cancelled(g->request.session);
+}
+
+/* Feeds rows and reads the logits of those that are outputs. */
+static hearth_status feed(generation *g, size_t count, hearth_error *error)
+{
+    hearth_session *s = g->request.session;
+    TRY(session_feed(s, g->rows, count, error));
+    return hearth_session_logits(s, 0, hearth_session_output_count(s), g->logits, error);
+}
+
+/* Reads the prompt whole. */
+static hearth_status read_prompt(generation *g, hearth_error *error)
+{
+    size_t count = request_rows(&g->request, g->request.prompt_count, &g->times, 0, g->rows);
     double start = clock_seconds();
-    hearth_status status = session_feed(g->session, rows, count, error);
+    hearth_status status = session_feed(g->request.session, g->rows, count, error);
     g->result->prompt_seconds = clock_seconds() - start;
-    mem_free(rows);
-    for (size_t i = 0; status == HEARTH_OK && i < count; i++)
-        hearth_sampler_accept(g->sampler, prompt[i]);
     return status;
 }
 
-/* Reports text to the caller; returns false if the caller cancels. */
-static bool show(generation *g, int32_t token, span text)
+/* Chooses the first token of the answer. */
+static hearth_status begin_answer(generation *g, hearth_error *error)
 {
-    return !g->on_text || g->on_text(g->user, token, text.data, text.size);
+    TRY(hearth_session_logits(g->request.session, 0, 1, g->logits, error));
+    return request_take(&g->request, g->request.prompt_count, g->logits, error);
 }
 
-/* Samples one token. *stop says whether the answer goes on; *text is what can be shown. */
-static hearth_status choose(generation *g, int32_t *token, span *text, hearth_stop *stop, hearth_error *error)
+/* Reads the next token, and guesses behind it, and chooses what follows. */
+static hearth_status step(generation *g, hearth_error *error)
 {
+    size_t most = g->request.session->output_rows;
+    size_t count = request_rows(&g->request, most, &g->times, 0, g->rows);
     double start = clock_seconds();
-    TRY(hearth_session_logits(g->session, 0, 1, g->logits, error));
-    *token = hearth_sampler_pick(g->sampler, g->logits);
-    g->result->answer_seconds += clock_seconds() - start;
-    return hearth_answer_push(g->answer, *token, &text->data, &text->size, stop, error);
+    TRY(feed(g, count, error));
+    step_times_add(&g->times, count, clock_seconds() - start);
+    return request_take(&g->request, count, g->logits, error);
 }
 
-/* Feeds one token of the answer, which the sampler then accepts. */
-static hearth_status read_token(generation *g, int32_t token, hearth_error *error)
+/* Reads the last token of an answer that has as many as wanted, so that a later prompt continues behind it. */
+static hearth_status read_last(generation *g, hearth_error *error)
 {
-    hearth_row row = {token, g->sequence, true};
-    double start = clock_seconds();
-    TRY(session_feed(g->session, &row, 1, error));
-    g->result->answer_seconds += clock_seconds() - start;
-    hearth_sampler_accept(g->sampler, token);
-    return HEARTH_OK;
-}
-
-/* Chooses, shows and reads one token of the answer. The token is not read if the context is full, or if it ended the
- * answer for another reason than max_tokens. */
-static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
-{
-    int32_t token;
-    span text;
-    TRY(choose(g, &token, &text, stop, error));
-    if (*stop == HEARTH_STOP_END)
+    request *r = &g->request;
+    bool full = hearth_session_length(r->session, r->sequence) == r->session->context;
+    if (r->stop != HEARTH_STOP_LENGTH || r->next_is_read || full)
         return HEARTH_OK;
-    g->result->answer_tokens++;
-    bool wanted = show(g, token, text) && !session_is_cancelled(g->session);
-    if (!wanted && *stop == HEARTH_STOP_NONE)
-        *stop = HEARTH_STOP_CANCELLED;
-    bool full = hearth_session_length(g->session, g->sequence) == hearth_session_context(g->session);
-    if (full && *stop == HEARTH_STOP_NONE)
-        *stop = HEARTH_STOP_CONTEXT;
-    if (!full && (*stop == HEARTH_STOP_NONE || *stop == HEARTH_STOP_LENGTH))
-        return read_token(g, token, error);
+    hearth_row row = {r->next, r->sequence, true};
+    TRY(session_feed(r->session, &row, 1, error));
+    hearth_sampler_accept(r->sampler, r->next);
     return HEARTH_OK;
 }
 
 /* Runs the answer. Cancelling is a stop reason here, not an error; text that is still held back is shown at the end. */
-static hearth_status answer_prompt(generation *g, const int32_t *prompt, size_t count, hearth_error *error)
+static hearth_status answer_prompt(generation *g, hearth_error *error)
 {
-    hearth_stop stop = HEARTH_STOP_NONE;
-    hearth_status status = read_prompt(g, prompt, count, error);
-    while (status == HEARTH_OK && stop == HEARTH_STOP_NONE)
-        status = step(g, &stop, error);
+    request *r = &g->request;
+    hearth_status status = read_prompt(g, error);
+    double start = clock_seconds();
+    if (status == HEARTH_OK)
+        status = begin_answer(g, error);
+    while (status == HEARTH_OK && r->stop == HEARTH_STOP_NONE)
+        status = step(g, error);
+    if (status == HEARTH_OK)
+        status = read_last(g, error);
+    g->result->answer_seconds = clock_seconds() - start - r->show_seconds;
     if (status == HEARTH_CANCELLED)
-        stop = HEARTH_STOP_CANCELLED;
+        r->stop = HEARTH_STOP_CANCELLED;
     else if (status != HEARTH_OK)
         return status;
-    span held;
-    hearth_answer_finish(g->answer, &held.data, &held.size);
-    if (held.size > 0)
-        show(g, -1, held);
-    g->result->stop = stop;
+    request_end(r, r->stop);
     return HEARTH_OK;
 }
 
-/* Checks the prompt and the sampler, and answers. */
-static hearth_status generate(generation *g, const int32_t *prompt, size_t count, const hearth_answer_options *options,
-                              hearth_error *error)
+/* Allocates what a step needs, and answers. */
+static hearth_status generate(generation *g, hearth_error *error)
 {
-    const hearth_model *model = g->session->engine->model;
-    uint32_t size = model->hyper.vocabulary_size;
-    if (count == 0)
-        return fail(error, HEARTH_INVALID, "prompt: is empty, there is nothing to continue");
-    if (sampler_vocabulary(g->sampler) != size)
-        return fail(error, HEARTH_INVALID, "sampling: is for %u tokens, the model has %u",
-                    sampler_vocabulary(g->sampler), size);
-    session_forget_cancel(g->session);
-    TRY(hearth_answer_create(&g->answer, model, options, error));
-    g->logits = mem_new_array(size, sizeof *g->logits);
-    hearth_status status =
-        g->logits ? answer_prompt(g, prompt, count, error) : fail_memory(error, "logits", size * sizeof *g->logits);
-    hearth_answer_destroy(g->answer);
+    request *r = &g->request;
+    size_t outputs = r->session->output_rows < 1 + DRAFT_MOST ? r->session->output_rows : 1 + DRAFT_MOST;
+    size_t rows = r->prompt_count > outputs ? r->prompt_count : outputs;
+    size_t values = outputs * r->session->engine->model->hyper.vocabulary_size;
+    g->rows = mem_new_array(rows, sizeof *g->rows);
+    g->logits = mem_new_array(values, sizeof *g->logits);
+    hearth_status status = g->rows && g->logits
+                               ? answer_prompt(g, error)
+                               : fail_memory(error, "generate", rows * sizeof *g->rows + values * sizeof *g->logits);
+    mem_free(g->rows);
     mem_free(g->logits);
     return status;
 }
@@ -129,10 +119,28 @@ hearth_status hearth_generate_sized(hearth_session *session, uint32_t sequence, 
 {
     hearth_answer_options own;
     hearth_result filled = {.prompt_tokens = count};
-    generation g = {session, sequence, sampler, NULL, NULL, on_text, user, &filled};
+    generation g = {.on_text = on_text, .user = user, .result = &filled};
+    g.request = (request){.session = session,
+                          .sequence = sequence,
+                          .sampler = sampler,
+                          .show = tell,
+                          .user = &g,
+                          .prompt = prompt,
+                          .prompt_count = count};
     hearth_status status = sized_read(&own, sizeof own, options, options_size, "hearth_answer_options", error);
     if (status == HEARTH_OK)
-        status = generate(&g, prompt, count, &own, error);
+        status = hearth_answer_create(&g.request.answer, session->engine->model, &own, error);
+    if (status == HEARTH_OK)
+        status = request_begin(&g.request, error);
+    if (status == HEARTH_OK) {
+        session_forget_cancel(session);
+        status = generate(&g, error);
+    }
+    hearth_answer_destroy(g.request.answer);
+    filled.stop = g.request.stop;
+    filled.answer_tokens = g.request.answer_tokens;
+    filled.draft_tokens = g.request.drafted;
+    filled.accepted_tokens = g.request.accepted;
     if (result)
         sized_write(result, result_size, &filled, sizeof filled);
     return status;

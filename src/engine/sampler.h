@@ -1,4 +1,4 @@
-/* sampler.h - what generate.c needs of a sampler beyond hearth.h. */
+/* sampler.h - what request.c needs of a sampler beyond hearth.h. */
 #ifndef ENGINE_SAMPLER_H
 #define ENGINE_SAMPLER_H
 

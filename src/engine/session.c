@@ -170,6 +170,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
     s->lengths = take(&l, s->sequences, sizeof *s->lengths);
     s->lengths_before = take(&l, s->sequences, sizeof *s->lengths_before);
+    s->tokens = take(&l, (size_t)s->sequences * s->context, sizeof *s->tokens);
     s->outputs = take(&l, s->output_rows * d, sizeof *s->outputs);
     return l.size_bytes;
 }
@@ -451,8 +452,10 @@ static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, siz
         size_t most = s->engine->device_layers > 0 ? device_step_most(s) : s->batch; /* observers come and go */
         n = count - begin < most ? count - begin : most;
         for (size_t i = 0; i < n; i++) {
-            s->scratch.sequence[i] = rows[begin + i].sequence;
-            s->scratch.position[i] = s->lengths[rows[begin + i].sequence]++;
+            const hearth_row *row = &rows[begin + i];
+            s->scratch.sequence[i] = row->sequence;
+            s->scratch.position[i] = s->lengths[row->sequence]++;
+            session_tokens(s, row->sequence)[s->scratch.position[i]] = row->token;
         }
         TRY(forward_batch(s, rows + begin, n, begin, count, error));
         for (size_t i = 0; i < n; i++)
@@ -547,4 +550,9 @@ uint32_t hearth_session_context(const hearth_session *session)
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence)
 {
     return sequence < session->sequences ? session->lengths[sequence] : 0;
+}
+
+const int32_t *hearth_session_tokens(const hearth_session *session, uint32_t sequence)
+{
+    return sequence < session->sequences ? session_tokens(session, sequence) : NULL;
 }

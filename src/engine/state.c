@@ -189,6 +189,7 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
         if (k->present(session))
             TRY(k->copy(session, from, to, length, error));
+    memcpy(session_tokens(session, to), session_tokens(session, from), length * sizeof *session->tokens);
     session->lengths[to] = length;
     return HEARTH_OK;
 }
@@ -199,7 +200,8 @@ struct hearth_checkpoint {
     const hearth_engine *engine;
     hearth_kv format;
     uint32_t length;
-    char *state; /* kind after kind */
+    int32_t *tokens; /* [length]        */
+    char *state;     /* kind after kind */
 };
 
 static size_t saved_bytes(const hearth_session *s, uint32_t length)
@@ -231,13 +233,15 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
     hearth_checkpoint *c = mem_new(sizeof *c);
     if (!c)
         return fail_memory(error, "session: checkpoint", sizeof *c);
-    *c = (hearth_checkpoint){session->engine, session->cache.format, length, mem_new(bytes)};
-    hearth_status status = c->state ? save_all(session, sequence, length, c->state, error)
-                                    : fail_memory(error, "session: checkpoint", bytes);
+    *c = (hearth_checkpoint){session->engine, session->cache.format, length,
+                             mem_new_array(length, sizeof *c->tokens), mem_new(bytes)};
+    hearth_status status = c->tokens && c->state ? save_all(session, sequence, length, c->state, error)
+                                                 : fail_memory(error, "session: checkpoint", bytes);
     if (status != HEARTH_OK) {
         hearth_checkpoint_destroy(c);
         return status;
     }
+    memcpy(c->tokens, session_tokens(session, sequence), length * sizeof *c->tokens);
     *out = c;
     return HEARTH_OK;
 }
@@ -258,6 +262,7 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
             TRY(k->restore(session, sequence, saved->length, block, error));
             block += k->saved_bytes(session, saved->length);
         }
+    memcpy(session_tokens(session, sequence), saved->tokens, saved->length * sizeof *saved->tokens);
     session->lengths[sequence] = saved->length;
     return HEARTH_OK;
 }
@@ -266,6 +271,7 @@ void hearth_checkpoint_destroy(hearth_checkpoint *saved)
 {
     if (!saved)
         return;
+    mem_free(saved->tokens);
     mem_free(saved->state);
     mem_free(saved);
 }

@@ -1,0 +1,12 @@
+/* answer.h - what request.c needs of an answer beyond hearth.h. */
+#ifndef ENGINE_ANSWER_H
+#define ENGINE_ANSWER_H
+
+#include <hearth.h>
+
+/* Returns how many tokens may be guessed in a step, as its options say. */
+uint64_t answer_draft_tokens(const hearth_answer *answer);
+/* Returns how many tokens it may have; 0: until the context is full. */
+uint32_t answer_max_tokens(const hearth_answer *answer);
+
+#endif

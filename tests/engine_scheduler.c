@@ -1,0 +1,446 @@
+/* engine_scheduler.c - many requests at once: each answer is that of hearth_generate alone, whoever comes, goes, fails or
+ * begins alike; guesses change nothing. */
+#include "../src/engine/draft.h"
+#include "../src/engine/engine.h"
+
+#include "golden.h"
+
+#define STORIES HEARTH_DATA "/models/stories-relu"
+#define CONTEXT 192
+#define MOST    16 /* requests of a test */
+#define TOKENS  24 /* of an answer */
+
+static const char *const prompts[] = {
+    "Once upon a time",
+    "Lily and Tom",
+    "The dog ran to the park and saw a big",
+    "One day, a little girl named Sue went to the park",
+    "One day, a little girl named Sue went to the zoo. She saw a lion. The lion was big. She saw a bird. The bird was",
+};
+enum { PROMPTS = sizeof prompts / sizeof *prompts };
+
+static void open_stories(stack *s, uint32_t sequences, uint32_t output_rows)
+{
+    stack_open(s, STORIES, 2, HEARTH_ACTIVATIONS_AUTO,
+               (hearth_session_options){.context = CONTEXT, .sequences = sequences, .output_rows = output_rows});
+}
+
+static hearth_sampler *new_sampler(const stack *s, float temperature)
+{
+    hearth_sampler *sampler;
+    hearth_sampling sampling = hearth_sampling_default();
+    hearth_error error;
+    sampling.temperature = temperature;
+    sampling.seed = 11;
+    sampling.repeat_penalty = 1.05F;
+    stack_check(hearth_sampler_create(&sampler, &sampling, s->info.vocabulary_size, &error), &error);
+    return sampler;
+}
+
+/* What a request is and became. */
+typedef struct asked {
+    int32_t *prompt;
+    size_t prompt_count;
+    hearth_sampler *sampler;
+    hearth_answer *answer;
+    int32_t ids[CONTEXT];
+    size_t count;
+    size_t cancel_at; /* this many tokens; 0: never */
+    hearth_outcome outcome;
+    char error[256];
+    unsigned ended;
+} asked;
+
+static bool on_token(void *user, const hearth_token *token)
+{
+    asked *a = user;
+    assert_int_equal(a->ended, 0);
+    assert_true(token->token < 0 || token->logits != NULL);
+    if (token->token >= 0)
+        a->ids[a->count++] = token->token;
+    return a->cancel_at == 0 || a->count < a->cancel_at;
+}
+
+static void on_end(void *user, const hearth_outcome *outcome)
+{
+    asked *a = user;
+    a->outcome = *outcome;
+    snprintf(a->error, sizeof a->error, "%s", outcome->error);
+    a->ended++;
+}
+
+/* Readies a request for a text. */
+static void make_request(const stack *s, const char *text, hearth_answer_options options, float temperature, asked *a,
+                         hearth_request *out)
+{
+    hearth_error error;
+    *a = (asked){.sampler = new_sampler(s, temperature)};
+    stack_check(
+        hearth_tokenize(s->model, text, strlen(text), HEARTH_TEXT_SPECIAL, &a->prompt, &a->prompt_count, &error),
+        &error);
+    stack_check(hearth_answer_create(&a->answer, s->model, &options, &error), &error);
+    *out = (hearth_request){a->prompt, a->prompt_count, a->sampler, a->answer, on_token, on_end, a};
+}
+
+static uint64_t ask(hearth_scheduler *h, const stack *s, const char *text, hearth_answer_options options,
+                    float temperature, asked *a)
+{
+    uint64_t id;
+    hearth_error error;
+    hearth_request request;
+    make_request(s, text, options, temperature, a, &request);
+    stack_check(hearth_scheduler_add(h, &request, &id, &error), &error);
+    assert_true(id > 0);
+    return id;
+}
+
+static void forget(asked *a)
+{
+    hearth_free(a->prompt);
+    hearth_sampler_destroy(a->sampler);
+    hearth_answer_destroy(a->answer);
+}
+
+static hearth_scheduler *new_scheduler(const stack *s, hearth_scheduler_options options)
+{
+    hearth_scheduler *h;
+    hearth_error error;
+    stack_check(hearth_scheduler_create(&h, s->session, &options, &error), &error);
+    return h;
+}
+
+static void run_to_end(hearth_scheduler *h)
+{
+    hearth_error error;
+    for (size_t left = 1; left > 0;)
+        stack_check(hearth_scheduler_step(h, &left, &error), &error);
+}
+
+/* The answer that hearth_generate gives in a session of its own. */
+static size_t alone(const char *text, uint32_t max_tokens, float temperature, int32_t *ids)
+{
+    stack s;
+    asked a;
+    hearth_request request;
+    hearth_error error;
+    open_stories(&s, 1, 1);
+    make_request(&s, text, (hearth_answer_options){0}, temperature, &a, &request);
+    hearth_answer_options options = {.max_tokens = max_tokens, .ignore_end = true};
+    stack_check(hearth_generate(s.session, 0, a.prompt, a.prompt_count, a.sampler, &options, NULL, NULL, NULL, &error),
+                &error);
+    size_t length = hearth_session_length(s.session, 0) - a.prompt_count;
+    memcpy(ids, hearth_session_tokens(s.session, 0) + a.prompt_count, length * sizeof *ids);
+    forget(&a);
+    stack_close(&s);
+    return length;
+}
+
+static void same_as_alone(const asked *a, const char *text, float temperature)
+{
+    int32_t ids[CONTEXT];
+    assert_int_equal(a->ended, 1);
+    assert_int_equal(a->outcome.status, HEARTH_OK);
+    assert_int_equal(a->outcome.stop, HEARTH_STOP_LENGTH);
+    assert_int_equal(alone(text, TOKENS, temperature, ids), TOKENS);
+    assert_int_equal(a->count, TOKENS);
+    assert_int_equal(a->outcome.answer_tokens, TOKENS);
+    assert_memory_equal(a->ids, ids, TOKENS * sizeof *ids);
+}
+
+/* More requests than sequences, some coming later, greedy and sampled, with and without guesses: all answers are those of
+ * requests alone. */
+static void answers_are_those_alone(void **state)
+{
+    (void)state;
+    static asked all[MOST];
+    for (uint32_t guesses = 0; guesses < 2; guesses++) {
+        stack s;
+        hearth_error error;
+        open_stories(&s, 3, 3 + 12 * guesses);
+        hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 5});
+        hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true, .draft_tokens = 6 * guesses};
+        for (uint32_t i = 0; i < MOST; i++) {
+            ask(h, &s, prompts[i % PROMPTS], options, i % 2 ? 0.9F : 0, &all[i]);
+            for (uint32_t k = 0; k < i % 4; k++)
+                stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+        }
+        run_to_end(h);
+        size_t accepted = 0, kept = 0;
+        for (uint32_t i = 0; i < MOST; i++) {
+            same_as_alone(&all[i], prompts[i % PROMPTS], i % 2 ? 0.9F : 0);
+            accepted += all[i].outcome.accepted_tokens;
+            kept += all[i].outcome.kept_tokens;
+            assert_true(all[i].outcome.accepted_tokens <= all[i].outcome.draft_tokens);
+            forget(&all[i]);
+        }
+        assert_true(kept > 0);
+        assert_int_equal(accepted > 0, guesses);
+        hearth_load load = hearth_scheduler_load(h);
+        assert_int_equal(load.running + load.waiting, 0);
+        assert_int_equal(load.answer_tokens, MOST * TOKENS);
+        assert_int_equal(load.kept_tokens, kept);
+        hearth_scheduler_destroy(h);
+        stack_close(&s);
+    }
+}
+
+/* A prompt that continues what a sequence has read is read from there on; without keeping it is read whole. */
+static void beginnings_are_kept(void **state)
+{
+    (void)state;
+    for (uint32_t forgets = 0; forgets < 2; forgets++) {
+        stack s;
+        asked first, second, third;
+        open_stories(&s, 2, 2);
+        hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.forget = forgets});
+        hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true};
+        ask(h, &s, prompts[4], options, 0, &first);
+        run_to_end(h);
+        ask(h, &s, prompts[4], options, 0, &second);
+        run_to_end(h);
+        ask(h, &s, prompts[0], options, 0, &third);
+        run_to_end(h);
+        assert_int_equal(first.outcome.kept_tokens, 0);
+        assert_int_equal(second.outcome.kept_tokens, forgets ? 0 : first.prompt_count - 1);
+        same_as_alone(&first, prompts[4], 0);
+        same_as_alone(&second, prompts[4], 0);
+        same_as_alone(&third, prompts[0], 0);
+        forget(&first);
+        forget(&second);
+        forget(&third);
+        hearth_scheduler_destroy(h);
+        stack_close(&s);
+    }
+}
+
+/* While one reads a long prompt, another one gets a token in each step. */
+static void answers_do_not_wait(void **state)
+{
+    (void)state;
+    stack s;
+    asked quick, slow;
+    hearth_error error;
+    char text[CONTEXT * 2] = "";
+    open_stories(&s, 2, 2);
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 4});
+    hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true};
+    ask(h, &s, prompts[0], options, 0, &quick);
+    while (quick.count == 0)
+        stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+    while (strlen(text) < CONTEXT)
+        strcat(text, "The cat sat. ");
+    ask(h, &s, text, options, 0, &slow);
+    size_t steps = 0, before = quick.count;
+    for (; slow.count == 0; steps++) {
+        stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+        assert_true(quick.ended || quick.count == before + steps + 1);
+    }
+    assert_true(steps >= slow.prompt_count / 4);
+    run_to_end(h);
+    same_as_alone(&quick, prompts[0], 0);
+    same_as_alone(&slow, text, 0);
+    forget(&quick);
+    forget(&slow);
+    hearth_scheduler_destroy(h);
+    stack_close(&s);
+}
+
+/* Cancelled while waiting, while reading and while answering; a context that is full: the neighbour does not notice. */
+static void ends_are_their_own(void **state)
+{
+    (void)state;
+    stack s;
+    asked all[5];
+    hearth_error error;
+    open_stories(&s, 3, 3);
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 3});
+    hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true}, endless = {.ignore_end = true};
+    ask(h, &s, prompts[0], options, 0, &all[0]);
+    ask(h, &s, prompts[1], endless, 0, &all[1]);
+    uint64_t reads = ask(h, &s, prompts[4], options, 0, &all[2]), waits = ask(h, &s, prompts[1], options, 0, &all[3]);
+    ask(h, &s, prompts[2], options, 0, &all[4]);
+    all[4].cancel_at = 3;
+    stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+    hearth_scheduler_cancel(h, reads);
+    hearth_scheduler_cancel(h, waits);
+    hearth_scheduler_cancel(h, 1000); /* nobody's */
+    run_to_end(h);
+    same_as_alone(&all[0], prompts[0], 0);
+    assert_int_equal(all[1].outcome.stop, HEARTH_STOP_CONTEXT);
+    assert_int_equal(all[1].outcome.prompt_tokens + all[1].outcome.answer_tokens, CONTEXT + 1);
+    for (uint32_t i = 2; i < 5; i++) {
+        assert_int_equal(all[i].ended, 1);
+        assert_int_equal(all[i].outcome.stop, HEARTH_STOP_CANCELLED);
+        assert_int_equal(all[i].count, i == 4 ? 3 : 0);
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        forget(&all[i]);
+    hearth_scheduler_destroy(h);
+    stack_close(&s);
+}
+
+/* The session is cancelled: nothing has changed, and all go on. */
+static bool cancel_feed(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    unsigned *left = user;
+    return *left == 0 || --*left > 0;
+}
+
+static void cancelled_steps_go_on(void **state)
+{
+    (void)state;
+    stack s;
+    asked all[2];
+    hearth_error error;
+    unsigned left = 0;
+    stack_open(&s, STORIES, 2, HEARTH_ACTIVATIONS_AUTO,
+               (hearth_session_options){
+                   .context = CONTEXT, .sequences = 2, .output_rows = 2, .progress = {cancel_feed, &left}});
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 4});
+    hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true};
+    for (uint32_t i = 0; i < 2; i++)
+        ask(h, &s, prompts[i], options, 0, &all[i]);
+    unsigned cancelled = 0;
+    for (size_t steps = 0, running = 2; running > 0; steps++) {
+        left = steps % 3 == 1 ? 2 : 0; /* after two layers */
+        hearth_status status = hearth_scheduler_step(h, &running, &error);
+        assert_true(status == HEARTH_OK || status == HEARTH_CANCELLED);
+        cancelled += status == HEARTH_CANCELLED;
+    }
+    assert_true(cancelled > 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        same_as_alone(&all[i], prompts[i], 0);
+        forget(&all[i]);
+    }
+    hearth_scheduler_destroy(h);
+    stack_close(&s);
+}
+
+/* A token whose embedding is not a number ends the request that has it, in whatever part of a prompt; the others, in the
+ * same steps, do not notice. */
+static void failures_are_their_own(void **state)
+{
+    (void)state;
+    stack s;
+    asked all[3];
+    open_stories(&s, 3, 3);
+    matrix *m = &s.model->embedding;
+    const void *whole = m->data;
+    size_t bytes = m->rows * m->row_bytes;
+    char *broken = malloc(bytes);
+    memcpy(broken, whole, bytes);
+    m->data = (void *)broken;
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 6});
+    hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true};
+    ask(h, &s, prompts[0], options, 0, &all[0]);
+    ask(h, &s, "The dog and the cat ran and ran to the ~", options, 0, &all[1]);
+    ask(h, &s, prompts[2], options, 0, &all[2]);
+    memset(broken + (size_t)all[1].prompt[all[1].prompt_count - 1] * m->row_bytes, 0xff, m->row_bytes);
+    run_to_end(h);
+    assert_int_equal(all[1].ended, 1);
+    assert_int_equal(all[1].outcome.status, HEARTH_FORMAT);
+    assert_true(all[1].error[0] != 0);
+    same_as_alone(&all[0], prompts[0], 0);
+    same_as_alone(&all[2], prompts[2], 0);
+    assert_int_equal(hearth_session_length(s.session, 1), 0); /* what it had read is not kept */
+    for (uint32_t i = 0; i < 3; i++)
+        forget(&all[i]);
+    hearth_scheduler_destroy(h);
+    m->data = (void *)(uintptr_t)whole;
+    free(broken);
+    stack_close(&s);
+}
+
+static void wrong_requests(void **state)
+{
+    (void)state;
+    stack s;
+    asked a, long_one;
+    hearth_error error;
+    hearth_request request, wrong;
+    hearth_scheduler *h = NULL;
+    char text[CONTEXT * 8] = "";
+    open_stories(&s, 2, 2);
+    hearth_scheduler_options most = {.prompt_rows = 1u << 17};
+    assert_int_equal(hearth_scheduler_create(&h, s.session, &most, &error), HEARTH_INVALID);
+    h = new_scheduler(&s, (hearth_scheduler_options){.waiting = 2});
+    make_request(&s, prompts[0], (hearth_answer_options){0}, 0, &a, &request);
+    wrong = request, wrong.prompt_count = 0;
+    assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
+    wrong = request, wrong.sampler = NULL;
+    assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
+    assert_string_equal(error.text, "request: has no sampler");
+    int32_t unknown[] = {1, (int32_t)s.info.vocabulary_size};
+    wrong = request, wrong.prompt = unknown, wrong.prompt_count = 2;
+    assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
+    while (strlen(text) < sizeof text - 20)
+        strcat(text, "The cat sat. ");
+    make_request(&s, text, (hearth_answer_options){0}, 0, &long_one, &wrong);
+    assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_FULL);
+    stack_check(hearth_scheduler_add(h, &request, NULL, &error), &error);
+    stack_check(hearth_scheduler_add(h, &request, NULL, &error), &error);
+    assert_int_equal(hearth_scheduler_add(h, &request, NULL, &error), HEARTH_FULL);
+    assert_string_equal(error.text, "scheduler: 2 requests wait already");
+    hearth_scheduler_destroy(h); /* with requests that have not ended */
+    assert_int_equal(a.ended, 0);
+    forget(&a);
+    forget(&long_one);
+    stack_close(&s);
+}
+
+/* ------------------------------------------------------------------ guesses */
+
+static void guesses_follow_the_longest_match(void **state)
+{
+    (void)state;
+    int32_t out[8];
+    size_t matched;
+    const int32_t twice[] = {1, 2, 3, 9, 4, 2, 3, 7, 5, 1, 2, 3};
+    assert_int_equal(draft_guess(twice, 12, 3, out, &matched), 3);
+    assert_int_equal(matched, 3);
+    assert_memory_equal(out, ((int32_t[]){9, 4, 2}), 3 * sizeof *out);
+    /* the last one of the longest */
+    const int32_t last[] = {6, 2, 3, 9, 4, 2, 3, 7, 5, 8, 2, 3};
+    assert_int_equal(draft_guess(last, 12, 2, out, &matched), 2);
+    assert_int_equal(matched, 2);
+    assert_memory_equal(out, ((int32_t[]){7, 5}), 2 * sizeof *out);
+    /* a short period goes on */
+    const int32_t period[] = {5, 6, 7, 6, 7};
+    assert_int_equal(draft_guess(period, 5, 5, out, &matched), 5);
+    assert_memory_equal(out, ((int32_t[]){6, 7, 6, 7, 6}), 5 * sizeof *out);
+    const int32_t single[] = {4, 2, 3, 9, 5, 3};
+    assert_int_equal(draft_guess(single, 6, 4, out, &matched), 0);
+    assert_int_equal(draft_guess(single, 1, 4, out, &matched), 0);
+}
+
+/* Guesses that hold are worth more rows, those that do not none; where rows cost a step each, none ever is. */
+static void guesses_must_pay(void **state)
+{
+    (void)state;
+    draft_record good = {0}, bad = {0};
+    step_times cheap = {0}, dear = {0};
+    for (unsigned i = 0; i < 40; i++) {
+        draft_note(&good, 4, 4, false);
+        draft_note(&bad, 4, 0, true);
+        step_times_add(&cheap, 1 + i % 4, 1 + 0.1 * (i % 4));
+        step_times_add(&dear, 1 + i % 4, 1.0 + (i % 4));
+    }
+    assert_int_equal(draft_worth(&good, &cheap, 4, 6, 1), 6);
+    assert_int_equal(draft_worth(&bad, &cheap, 4, 6, 1), 0);
+    assert_int_equal(draft_worth(&good, &dear, 4, 6, 1), 0);
+    for (unsigned i = 0; i < 200 && draft_worth(&bad, &cheap, 4, 6, 1) == 0; i++)
+        assert_true(i < 199); /* some time later they are tried again */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_those_alone), cmocka_unit_test(beginnings_are_kept),
+        cmocka_unit_test(answers_do_not_wait),     cmocka_unit_test(ends_are_their_own),
+        cmocka_unit_test(cancelled_steps_go_on),   cmocka_unit_test(failures_are_their_own),
+        cmocka_unit_test(wrong_requests),          cmocka_unit_test(guesses_follow_the_longest_match),
+        cmocka_unit_test(guesses_must_pay),
+    };
+    return run_group(tests, NULL, NULL);
+}
