@@ -97,6 +97,7 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
     planned_options options = {
         .mode = (hearth_mode)o->sparsity,
         .activations = (hearth_activations)o->activations,
+        .stream = (hearth_stream)o->stream,
         .no_guard = o->no_guard,
         .again = o->measure_again,
         .plan_only = plan_only,
