@@ -419,9 +419,10 @@ typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_COUNT } hearth_
 
 /* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, which begins when the CPU may
  * begin with its neurons; "join", adding up the sums of both sides once that of the CPU has arrived. On the CPU:
- * "attention", "neurons" and "wait". */
+ * "attention", "neurons" and "wait". Where the CPU's neurons are streamed (hearth_stream): "stream" of the CPU, which packs them;
+ * of each part "copy" of the bus, and "streamed" of the device, which computes it. */
 typedef struct hearth_span {
-    const char *side; /* "cpu", "device0" */
+    const char *side; /* "cpu", "device0", "bus" */
     const char *what;
     uint32_t layer;
     double begin, end; /* seconds since some fixed moment */

@@ -328,7 +328,7 @@ const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {
     char found[32];
-    hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu};
+    hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu, .log = common_log(&o->messages)};
     if (needs_device)
         TRY(common_choose_device(&options.device, found, o, error));
     char *folder = needs_device ? common_cache_folder() : NULL;

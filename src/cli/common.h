@@ -176,6 +176,8 @@ void common_say_ignored(const hearth_model *model);
 /* Says, a line each, what a run does otherwise than its user may expect: an ignored tune file, mode dense for want of
  * memory, weights rounded once more while loading. */
 void common_say_warnings(const loaded *l);
+/* Returns what prints, with --verbose, whether sessions stream neurons to a device, and why. */
+hearth_log common_log(const message_options *o);
 /* Say how much memory a session takes; and everything that --verbose prints before a session opens. */
 hearth_status common_say_memory(const loaded *l, const hearth_session_options *o, hearth_error *error);
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);

@@ -47,7 +47,8 @@ static hearth_status start(loaded *l, const engine_options *o, const char *spec,
                                .cache_folder = folder,
                                .again = o->measure_again,
                                .progress = progress_to(p)};
-    hearth_runtime_options runtime = {.threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder};
+    hearth_runtime_options runtime = {
+        .threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder, .log = common_log(&o->messages)};
     TRY(machine_measure(on, &measure, problem, error));
     if (spec) { /* a budget beyond that of the device is none */
         bool smaller = on->device_count > 0 && (double)vram < on->devices[0].budget_bytes.value;
