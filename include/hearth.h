@@ -339,10 +339,24 @@ typedef enum hearth_activations {
     HEARTH_ACTIVATIONS_F32   /* float32 everywhere: slow, for checks                */
 } hearth_activations;
 
+/* Experimental: whether, while a long prompt is read, neurons that the placement gives to the CPU are copied to the device part by
+ * part and computed there, in layers whose attention is on the device. The answer is that of the placement; sums may round
+ * differently. */
+typedef enum hearth_stream {
+    HEARTH_STREAM_AUTO, /* where it is measured to be faster; on a device that computes with the CPU's cores it is not used */
+    HEARTH_STREAM_ON,   /* in all steps of more than eight rows */
+    HEARTH_STREAM_OFF,
+    HEARTH_STREAM_COUNT
+} hearth_stream;
+
 typedef struct hearth_engine_options {
     const hearth_placement *placement; /* copied; NULL: mode auto */
     hearth_activations activations;
     hearth_progress progress; /* bytes of down matrices transposed, bytes uploaded to the device */
+    hearth_stream stream;     /* experimental. Sessions log what they decide, and why, as HEARTH_LOG_INFO */
+    /* Experimental: the most bytes of each of the two buffers for that, of the device and of main memory; 0: 8 MB. They are
+     * smaller or left out where they do not fit. */
+    uint64_t stream_bytes;
 } hearth_engine_options;
 
 /* options may be NULL. The library does not measure whether skipping pays: mode auto skips wherever there are zeros, also
@@ -354,7 +368,7 @@ typedef struct hearth_engine_options {
  * memory.
  *
  * HEARTH_INVALID: the placement is of another model, or needs a device and the runtime has none; or `activations` is
- * not a hearth_activations.
+ * not a hearth_activations, or `stream` not a hearth_stream.
  * HEARTH_UNSUPPORTED: devices have no kernels for the format of a matrix that the placement puts there; or it puts
  * experts there that choose their neurons by themselves, or whose shared expert has another format; or a part of the
  * neurons of a layer that cannot be split.
@@ -405,9 +419,10 @@ typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_COUNT } hearth_
 
 /* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, which begins when the CPU may
  * begin with its neurons; "join", adding up the sums of both sides once that of the CPU has arrived. On the CPU:
- * "attention", "neurons" and "wait". */
+ * "attention", "neurons" and "wait". Where the CPU's neurons are streamed (hearth_stream): "stream" of the CPU, which packs them;
+ * of each part "copy" of the bus, and "streamed" of the device, which computes it. */
 typedef struct hearth_span {
-    const char *side; /* "cpu", "device0" */
+    const char *side; /* "cpu", "device0", "bus" */
     const char *what;
     uint32_t layer;
     double begin, end; /* seconds since some fixed moment */

@@ -4,7 +4,8 @@
  *
  * The file must be a JSON array of "X" events (name, ts, dur, pid, tid, args.layer) and of "M" events that name each
  * tid. Events of one tid must not overlap: a side does one thing at a time. Each LAYER must have "neurons" of the CPU
- * and of device0, equally often, at least once, and a "join" for each. Prints how many events of what there are, a line
+ * and of device0, equally often, at least once, and a "join" for each; in place of the CPU's there may be a "stream". The copies of
+ * streamed parts are those that device0 computes, each after its copy. Prints how many events of what there are, a line
  * for each side and name. Exits 1 with a line that says what is wrong. */
 #include <jansson.h>
 
@@ -99,11 +100,32 @@ static size_t count(const event *events, size_t size, const char *side, const ch
 
 static void check_layer(const event *events, size_t size, json_int_t layer)
 {
-    size_t cpu = count(events, size, "cpu", "neurons", layer),
+    size_t cpu = count(events, size, "cpu", "neurons", layer) + count(events, size, "cpu", "stream", layer),
            device = count(events, size, "device0", "neurons", layer);
     size_t join = count(events, size, "device0", "join", layer);
     if (cpu == 0 || cpu != device || cpu != join)
         wrong("layer %d: neurons of cpu %zu, of device0 %zu, join %zu", (int)layer, cpu, device, join);
+}
+
+/* Returns the next event of a side with a name, from number `from` on; size: there is none. */
+static size_t next(const event *events, size_t size, size_t from, const char *side, const char *name)
+{
+    while (from < size && (strcmp(sides[events[from].tid], side) != 0 || strcmp(events[from].name, name) != 0))
+        from++;
+    return from;
+}
+
+/* Events of a side are in the order of time. */
+static void check_parts(const event *events, size_t size)
+{
+    size_t copy = next(events, size, 0, "bus", "copy"), part = next(events, size, 0, "device0", "streamed");
+    for (; copy < size && part < size;
+         copy = next(events, size, copy + 1, "bus", "copy"), part = next(events, size, part + 1, "device0", "streamed"))
+        if (events[copy].end > events[part].begin + ROUNDING || events[copy].layer != events[part].layer)
+            wrong("layer %d: a part is computed at %.3f, before its copy ends at %.3f", (int)events[part].layer,
+                  events[part].begin, events[copy].end);
+    if (copy < size || part < size)
+        wrong("there are not as many streamed parts as copies");
 }
 
 int main(int argc, char **argv)
@@ -136,11 +158,12 @@ int main(int argc, char **argv)
             wrong("%s: %s of layer %d [%.3f, %.3f] and %s of layer %d [%.3f, %.3f] overlap", sides[events[i].tid],
                   events[i - 1].name, (int)events[i - 1].layer, events[i - 1].begin, events[i - 1].end, events[i].name,
                   (int)events[i].layer, events[i].begin, events[i].end);
+    check_parts(events, size);
     for (int i = 2; i < argc; i++)
         check_layer(events, size, atoll(argv[i]));
     for (size_t tid = 1; tid < MAX_TIDS; tid++)
-        for (size_t what = 0; sides[tid] && what < 4; what++) {
-            static const char *const names[] = {"attention", "neurons", "join", "wait"};
+        for (size_t what = 0; sides[tid] && what < 7; what++) {
+            static const char *const names[] = {"attention", "neurons", "join", "wait", "stream", "copy", "streamed"};
             size_t n = count(events, size, sides[tid], names[what], -1);
             if (n > 0)
                 printf("%s %s %zu\n", sides[tid], names[what], n);

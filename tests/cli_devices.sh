@@ -135,6 +135,11 @@ trace() { # trace WHAT LAYERS COMMAND...
 trace "trace of a run" "$split" "$HEARTH" run "$model" -p "Once upon a time" -n 20 --temp 0 --device host --gpu-neurons 86
 trace "trace of logits" "2 4" "$HEARTH" eval logits "$model" --ids "$ids" --out "$scratch/got" --device host \
     --place "$scratch/place.json"
+trace "trace of a streamed prompt" "$split" "$HEARTH" run "$model" -p "Once upon a time there was a little girl who lived" -n 4 \
+    --temp 0 --device host --gpu-neurons 86 --stream on
+has "parts that crossed the bus" "$(cat "$scratch/counts")" "bus copy "
+python3 "$SOURCE/tools/draw-trace" "$scratch/trace.json" "$scratch/trace.svg" --step 0 2>"$scratch/err" &&
+    has "copies in the picture" "$(cat "$scratch/trace.svg")" 'class="copy"' || fail "draw-trace: $(cat "$scratch/err")"
 trace "trace of all on the device" "" "$HEARTH" run "$model" -p "Once" -n 5 --temp 0 --device host -ngl 99
 trace "trace of the CPU alone" "" "$HEARTH" run "$model" -p "Once" -n 5 --temp 0
 trace "trace of bench" "$split" "$HEARTH" bench "$model" -r 1 -n 8 --prompt-lengths 8 --device host --gpu-neurons 86

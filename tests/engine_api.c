@@ -28,7 +28,7 @@ ENDS_WITH(hearth_device_info, peak_bytes);
 ENDS_WITH(hearth_device_entry, memory_bytes);
 ENDS_WITH(hearth_model_options, log);
 ENDS_WITH(hearth_model_info, tune_problem);
-ENDS_WITH(hearth_engine_options, progress);
+ENDS_WITH(hearth_engine_options, stream_bytes);
 ENDS_WITH(hearth_session_options, marks);
 ENDS_WITH(hearth_memory, device_bytes);
 ENDS_WITH(hearth_sampling, seed);

@@ -42,7 +42,15 @@ static long setting(const char *name, long otherwise)
 
 /* ------------------------------------------------------------------ objects */
 
-typedef enum work_kind { WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_WRITE, WORK_WAIT, WORK_EVENT } work_kind;
+typedef enum work_kind {
+    WORK_KERNEL,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_WRITE,
+    WORK_WAIT,
+    WORK_EVENT,
+    WORK_EVENT_WAIT
+} work_kind;
 
 struct cuda_function_object {
     int kernel; /* of the products; -1: one of the exchange's own */
@@ -96,6 +104,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int users;
 static cuda_result broken; /* sticky until nobody uses the context */
+static unsigned busy;      /* streams that are doing something     */
 static size_t used_bytes;
 static long kernels_done, graphs_started;
 
@@ -182,7 +191,8 @@ static cuda_result run_copy(const work *w)
 
 static cuda_result wait_for_word(const uint32_t *word, uint32_t value)
 {
-    while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0)
+    while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0 &&
+           __atomic_load_n(&broken, __ATOMIC_ACQUIRE) == CUDA_OK) /* of two streams the other may break the device */
         sched_yield();
     return CUDA_OK;
 }
@@ -213,6 +223,16 @@ static cuda_result run_kernel(const work *w)
     return w->function->kernel >= 0 ? run_product(w) : run_own(w);
 }
 
+/* Also ends when the device breaks. */
+static cuda_result wait_for_event(const struct cuda_event_object *event)
+{
+    pthread_mutex_lock(&lock);
+    while (!event->done && broken == CUDA_OK)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return CUDA_OK;
+}
+
 static cuda_result perform(const work *w)
 {
     switch (w->kind) {
@@ -229,6 +249,8 @@ static cuda_result perform(const work *w)
         return CUDA_OK;
     case WORK_WAIT:
         return wait_for_word(plain(w->to), w->value);
+    case WORK_EVENT_WAIT:
+        return wait_for_event(w->event);
     case WORK_EVENT:
         break;
     }
@@ -248,12 +270,14 @@ static void *stream_thread(void *argument)
         }
         cuda_result result = broken;
         if (result == CUDA_OK) {
+            busy++;
             pthread_mutex_unlock(&lock);
             result = perform(w);
             pthread_mutex_lock(&lock);
+            busy--;
         }
         if (broken == CUDA_OK)
-            broken = result;
+            __atomic_store_n(&broken, result, __ATOMIC_RELEASE);
         if (w->kind == WORK_EVENT)
             w->event->done = true;
         s->list.first = w->next;
@@ -429,8 +453,13 @@ cuda_result cuMemHostAlloc(void **host, size_t size_bytes, unsigned flags)
     return CUDA_OK;
 }
 
+/* Waits for a broken device to come to rest, as the driver does: a stream may still look at a word there. */
 cuda_result cuMemFreeHost(void *host)
 {
+    pthread_mutex_lock(&lock);
+    while (broken != CUDA_OK && busy > 0)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
     free(host);
     return CUDA_OK;
 }
@@ -508,6 +537,11 @@ cuda_result cuStreamQuery(cuda_stream stream)
     cuda_result result = broken != CUDA_OK ? broken : stream->list.first != NULL ? CUDA_NOT_READY : CUDA_OK;
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+cuda_result cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
+{
+    return flags == 0 ? enqueue(stream, (work){.kind = WORK_EVENT_WAIT, .event = event}) : INVALID;
 }
 
 cuda_result cuEventCreate(cuda_event *event, unsigned flags)

@@ -59,7 +59,8 @@ class ModelInfo(ctypes.Structure):
 
 
 class _EngineOptions(ctypes.Structure):
-    _fields_ = [("placement", c_void_p), ("activations", c_int), ("progress", _Progress)]
+    _fields_ = [("placement", c_void_p), ("activations", c_int), ("progress", _Progress),
+                ("stream", c_int), ("stream_bytes", c_uint64)]
 
 
 class _Tracer(ctypes.Structure):

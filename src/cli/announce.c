@@ -246,6 +246,20 @@ static void say_memory(const hearth_memory *m)
             output_size(kv, (double)m->kv_bytes), output_size(scratch, (double)m->scratch_bytes));
 }
 
+/* Of what the library logs only sessions know this; the rest is said in the command's own words. */
+static void say_stream(void *user, hearth_log_level level, const char *text)
+{
+    static const char word[] = "stream: ";
+    (void)user;
+    if (level == HEARTH_LOG_INFO && strncmp(text, word, sizeof word - 1) == 0)
+        output_note("stream", "%s", text + sizeof word - 1);
+}
+
+hearth_log common_log(const message_options *o)
+{
+    return o->verbose ? (hearth_log){say_stream, NULL} : (hearth_log){0};
+}
+
 hearth_status common_say_memory(const loaded *l, const hearth_session_options *o, hearth_error *error)
 {
     hearth_memory m;

@@ -136,7 +136,7 @@ static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, c
     if (mode == HEARTH_MODE_PRUNED)
         what.threshold.given &= !c->predicts;
     TRY(common_place_mode(&placement, l->model, mode, &what, error));
-    hearth_engine_options options = {placement, (hearth_activations)v->engine.activations, progress_to(p)};
+    hearth_engine_options options = common_engine_options(&v->engine, placement, p);
     hearth_status status = hearth_engine_create(&c->engines[c->count], l->runtime, l->model, &options, error);
     hearth_placement_destroy(placement);
     progress_clear(p);

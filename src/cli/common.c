@@ -17,6 +17,8 @@
 static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
 static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
+static const char *const stream_choices[] = {
+    [HEARTH_STREAM_AUTO] = "auto", [HEARTH_STREAM_ON] = "on", [HEARTH_STREAM_OFF] = "off", NULL};
 static const char *const mode_choices[] = {
     "auto",
 #define X(mode, name) name,
@@ -87,6 +89,11 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "vram", TEXT, engine_options, vram, "SIZE",
                 "what a plan may take of the device's memory (8G); else its budget")},
     {OPTION_ROW(0, "ram", TEXT, engine_options, ram, "SIZE", "what a plan may take of main memory; else what is free")},
+    {OPTION_ROW(
+         0, "stream", CHOICE, engine_options, stream, "auto|on|off",
+         "experimental: while a prompt is read, neurons of the CPU are copied to the device and computed there, in "
+         "layers whose attention is there; auto (the default): on a GPU, where it is measured to be faster"),
+     .choices = stream_choices},
 };
 
 const option message_option_rows[MESSAGE_OPTION_COUNT] = {
@@ -210,11 +217,19 @@ char *common_cache_folder(void)
 
 /* ------------------------------------------------------------------ loading */
 
+hearth_engine_options common_engine_options(const engine_options *o, const hearth_placement *placement, progress *p)
+{
+    return (hearth_engine_options){.placement = placement,
+                                   .activations = (hearth_activations)o->activations,
+                                   .progress = progress_to(p),
+                                   .stream = (hearth_stream)o->stream};
+}
+
 /* Creates an engine with a given placement; NULL: the default one. */
 static hearth_status open_placed(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
                                  hearth_error *error)
 {
-    hearth_engine_options options = {placement, (hearth_activations)o->activations, progress_to(p)};
+    hearth_engine_options options = common_engine_options(o, placement, p);
     return hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
 }
 
@@ -233,7 +248,7 @@ static hearth_status open_guarded(loaded *l, const engine_options *o, progress *
 {
     char *folder = common_cache_folder();
     guard_options options = {
-        .engine = {NULL, (hearth_activations)o->activations, progress_to(p)},
+        .engine = common_engine_options(o, NULL, p),
         .cache_bytes = topology_cache_bytes(),
         .folder = folder,
         .may_be_dense = o->sparsity == HEARTH_MODE_AUTO,
@@ -313,7 +328,7 @@ const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {
     char found[32];
-    hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu};
+    hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu, .log = common_log(&o->messages)};
     if (needs_device)
         TRY(common_choose_device(&options.device, found, o, error));
     char *folder = needs_device ? common_cache_folder() : NULL;

@@ -26,6 +26,7 @@ typedef struct engine_options {
     uint32_t context;
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
     unsigned activations; /* auto, f32: hearth_activations                  */
+    unsigned stream;      /* auto, on, off: hearth_stream                   */
     const char *place;
     unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_mode */
     optional_number threshold;  /* of predictors, or of pruning                       */
@@ -48,7 +49,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 17
+#define ENGINE_OPTION_COUNT 18
 #define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
@@ -104,6 +105,8 @@ typedef struct loaded {
 /* Opens all of it and, unless it is to be quiet, says what common_say_warnings says. */
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error);
 void common_unload(loaded *l);
+/* Returns what the options say of an engine; placement: NULL: the default one. */
+hearth_engine_options common_engine_options(const engine_options *o, const hearth_placement *placement, progress *p);
 
 /* Reads a size like "500M" or "4G". command_path: for the error; NULL: any. HEARTH_INVALID: it is none; name: the option's, for the error. */
 hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
@@ -173,6 +176,8 @@ void common_say_ignored(const hearth_model *model);
 /* Says, a line each, what a run does otherwise than its user may expect: an ignored tune file, mode dense for want of
  * memory, weights rounded once more while loading. */
 void common_say_warnings(const loaded *l);
+/* Returns what prints, with --verbose, whether sessions stream neurons to a device, and why. */
+hearth_log common_log(const message_options *o);
 /* Say how much memory a session takes; and everything that --verbose prints before a session opens. */
 hearth_status common_say_memory(const loaded *l, const hearth_session_options *o, hearth_error *error);
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);

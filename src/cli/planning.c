@@ -47,7 +47,8 @@ static hearth_status start(loaded *l, const engine_options *o, const char *spec,
                                .cache_folder = folder,
                                .again = o->measure_again,
                                .progress = progress_to(p)};
-    hearth_runtime_options runtime = {.threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder};
+    hearth_runtime_options runtime = {
+        .threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder, .log = common_log(&o->messages)};
     TRY(machine_measure(on, &measure, problem, error));
     if (spec) { /* a budget beyond that of the device is none */
         bool smaller = on->device_count > 0 && (double)vram < on->devices[0].budget_bytes.value;
@@ -97,6 +98,7 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
     planned_options options = {
         .mode = (hearth_mode)o->sparsity,
         .activations = (hearth_activations)o->activations,
+        .stream = (hearth_stream)o->stream,
         .no_guard = o->no_guard,
         .again = o->measure_again,
         .plan_only = plan_only,

@@ -145,6 +145,7 @@ static hearth_status set_up(cuda_device *d, hearth_error *error)
     int units = attribute(&d->api, d->ordinal, CUDA_UNITS);
     d->base.units = units > 0 ? (unsigned)units : 1;
     d->base.group = d->base.options.group > 0 ? d->base.options.group : LANES;
+    d->base.is_gpu = true;
     TRY(make_context(d, error));
     TRY(cuda_kernels_load(d, error));
     return cuda_exchange_choose(d, error);
@@ -163,6 +164,8 @@ static void cuda_close(device *base)
             d->api.module_free(d->module);
         if (d->own_module != NULL)
             d->api.module_free(d->own_module);
+        if (d->copy_stream != NULL)
+            d->api.stream_free(d->copy_stream);
         if (d->stream != NULL)
             d->api.stream_free(d->stream);
         d->api.context_release(d->ordinal);

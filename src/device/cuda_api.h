@@ -131,6 +131,7 @@ typedef struct cuda_operations_node {
     X(stream_free, cuStreamDestroy_v2, (cuda_stream stream))                                                        \
     X(stream_wait, cuStreamSynchronize, (cuda_stream stream))                                                       \
     X(stream_query, cuStreamQuery, (cuda_stream stream))                                                            \
+    X(stream_wait_event, cuStreamWaitEvent, (cuda_stream stream, cuda_event event, unsigned flags))                 \
     X(event_new, cuEventCreate, (cuda_event *event, unsigned flags))                                                \
     X(event_free, cuEventDestroy_v2, (cuda_event event))                                                            \
     X(event_record, cuEventRecord, (cuda_event event, cuda_stream stream))                                          \

@@ -38,6 +38,7 @@ typedef struct cuda_device {
     int capability; /* 10 * major + minor */
     cuda_context context;
     cuda_stream stream;
+    cuda_stream copy_stream; /* of QUEUE_COPY; made for the first program that needs it */
     cuda_module module, own_module;
     cuda_kernel kernels[DEVICE_KERNEL_COUNT];
     cuda_function own[CUDA_OWN_COUNT];

@@ -7,6 +7,9 @@
  *     memory   stream memory operations, as nodes of the graph, without starting a kernel
  *     kernel   kernels of one thread
  *     events   no access: the graph is cut there; the CPU polls an event and starts the next piece itself
+ *
+ * An event of two queues (device_signal) is a word that one sets and the other waits for, in the same ways; with events the
+ * graphs are cut there too, and one stream waits for an event of the other.
  */
 #include "cuda_device.h"
 
@@ -174,7 +177,8 @@ static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hear
                         .slot_count = 1,
                         .stamp_count = 1,
                         .commands = commands,
-                        .command_count = sizeof commands / sizeof *commands};
+                        .command_count = sizeof commands / sizeof *commands,
+                        .uses_queue = {[QUEUE_MAIN] = true}};
     TRY(cuda_seal(&p, error));
     hearth_status status = go_round(&p, error);
     d->stuck = status != HEARTH_OK && d->api.stream_query(d->stream) == CUDA_NOT_READY;

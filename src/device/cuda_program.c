@@ -1,7 +1,7 @@
 /* cuda_program.c - programs on a CUDA device. Sealing turns a program into a graph: a chain of kernels, copies and the
- * operations of the exchange (cuda_exchange.c), which one call starts and nothing changes later. With the exchange by
- * events it is several graphs, cut where the program publishes or awaits. Knows nothing of how memory is allocated or
- * how kernels are loaded.
+ * operations of the exchange (cuda_exchange.c), which one call starts and nothing changes later. Each queue has a graph and a
+ * stream. With the exchange by events it is several graphs, cut where the program publishes, awaits, signals or waits. Knows
+ * nothing of how memory is allocated or how kernels are loaded.
  *
  * Only words in pinned memory differ from run to run. The CPU resets them before a start, when nothing runs. */
 #include "cuda_device.h"
@@ -27,25 +27,29 @@ enum {
 /* How long a reading of the clock stays valid; the two clocks drift apart by a few millionths. */
 static const double clock_seconds_valid = 1.0;
 
-/* A piece of a program that is started with one call, and the publish or await that follows it. A program that is not
- * cut is one piece. */
+/* A piece of a queue that is started with one call, and the command of the exchange that follows it. A queue that is not cut is
+ * one piece. */
 typedef struct piece {
-    cuda_executable graph; /* NULL: it has no commands */
-    bool publishes, awaits;
-    unsigned slot;
+    cuda_executable graph;        /* NULL: it has no commands */
+    const device_command *follow; /* a publish, an await, a signal or a wait; NULL: none, it is the last piece */
 } piece;
 
+typedef struct cuda_pieces {
+    piece *all;         /* [count] */
+    size_t count, next; /* next: the first piece not started in this run */
+} cuda_pieces;
+
 typedef struct cuda_program {
-    piece *pieces;            /* [piece_count] */
-    size_t piece_count, next; /* next: the first piece not started in this run */
-    /* Pinned words [slots], [slots] and [stamps], by the CPU's addresses; below (..._at) by the device's. */
-    volatile uint32_t *published, *answered;
+    cuda_pieces pieces[DEVICE_QUEUES];
+    /* Pinned words [slots], [slots], [events] and [stamps], by the CPU's addresses; below (..._at) by the device's. */
+    volatile uint32_t *published, *answered, *signalled;
     volatile uint64_t *stamps;
     void *words;
     size_t words_bytes;
-    cuda_address published_at, answered_at, stamps_at;
-    cuda_event *events;   /* [slots]; each NULL unless the exchange is by events */
-    bool *recorded;       /* [slots] the event was recorded in this run */
+    cuda_address published_at, answered_at, signalled_at, stamps_at;
+    /* Where the exchange is by events: those of slots, then those of device_signal; else NULL. */
+    cuda_event *events;   /* [slots + events] */
+    bool *recorded;       /* [slots + events] it was recorded in this run */
     size_t *publish_at;   /* [slots] the number of the command that publishes */
     size_t fails_at;      /* the command at which this run shall fail, for tests; else command_count */
     hearth_error failure; /* of cuda_answer, which cannot return it */
@@ -57,11 +61,17 @@ static cuda_device *device_of(const device_program *p)
     return (cuda_device *)p->device;
 }
 
+static cuda_stream stream_of(const cuda_device *d, device_queue queue)
+{
+    return queue == QUEUE_COPY ? d->copy_stream : d->stream;
+}
+
 /* ------------------------------------------------------------------ building graphs */
 
 /* A graph that is being built; each node depends on the one before. */
 typedef struct chain {
     cuda_device *d;
+    device_queue queue;
     cuda_graph graph; /* NULL until there is a node */
     cuda_node last;
 } chain;
@@ -162,11 +172,11 @@ static hearth_status chain_end(chain *c, cuda_executable *out, hearth_error *err
         return HEARTH_OK;
     cuda_result result = d->api.graph_finish(out, c->graph, 0);
     d->api.graph_free(c->graph);
-    *c = (chain){.d = d};
+    *c = (chain){.d = d, .queue = c->queue};
     if (result == CUDA_OK) {
-        result = d->api.executable_upload(*out, d->stream);
+        result = d->api.executable_upload(*out, stream_of(d, c->queue));
         if (result == CUDA_OK)
-            result = d->api.stream_wait(d->stream);
+            result = d->api.stream_wait(stream_of(d, c->queue));
     } else {
         *out = NULL;
     }
@@ -178,6 +188,7 @@ static hearth_status add_command(chain *c, const cuda_program *own, const device
     bool memory = c->d->exchange->how == CUDA_BY_MEMORY;
     cuda_address published = own->published_at + sizeof(uint32_t) * command->index;
     cuda_address answered = own->answered_at + sizeof(uint32_t) * command->index;
+    cuda_address signalled = own->signalled_at + sizeof(uint32_t) * command->index;
     switch (command->kind) {
     case COMMAND_LAUNCH:
         return add_launch(c, command, error);
@@ -189,6 +200,12 @@ static hearth_status add_command(chain *c, const cuda_program *own, const device
     case COMMAND_AWAIT:
         return memory ? add_operation(c, CUDA_OPERATION_WAIT, answered, error)
                       : add_own(c, CUDA_OWN_await, answered, error);
+    case COMMAND_SIGNAL:
+        return memory ? add_operation(c, CUDA_OPERATION_WRITE, signalled, error)
+                      : add_own(c, CUDA_OWN_publish, signalled, error);
+    case COMMAND_WAIT:
+        return memory ? add_operation(c, CUDA_OPERATION_WAIT, signalled, error)
+                      : add_own(c, CUDA_OWN_await, signalled, error);
     case COMMAND_STAMP:
         break;
     }
@@ -197,27 +214,30 @@ static hearth_status add_command(chain *c, const cuda_program *own, const device
 
 static bool is_exchange(const device_command *command)
 {
-    return command->kind == COMMAND_PUBLISH || command->kind == COMMAND_AWAIT;
+    return command->kind == COMMAND_PUBLISH || command->kind == COMMAND_AWAIT || command->kind == COMMAND_SIGNAL ||
+           command->kind == COMMAND_WAIT;
 }
 
-/* Adds all commands to graphs. Only the exchange by events ends a piece at each publish and await. */
+/* Adds all commands of a queue to graphs. Only the exchange by events ends a piece at each command of it. */
 static hearth_status build_pieces(device_program *p, cuda_program *own, chain *c, hearth_error *error)
 {
     bool cut = c->d->exchange->how == CUDA_BY_EVENTS;
+    cuda_pieces *pieces = &own->pieces[c->queue];
     for (size_t i = 0; i < p->command_count; i++) {
         const device_command *command = &p->commands[i];
+        if (command->queue != c->queue)
+            continue;
         if (command->kind == COMMAND_PUBLISH)
             own->publish_at[command->index] = i;
         if (!cut || !is_exchange(command)) {
             TRY(add_command(c, own, command, error));
             continue;
         }
-        piece *done = &own->pieces[own->piece_count++];
-        *(command->kind == COMMAND_PUBLISH ? &done->publishes : &done->awaits) = true;
-        done->slot = command->index;
+        piece *done = &pieces->all[pieces->count++];
+        done->follow = command;
         TRY(chain_end(c, &done->graph, error));
     }
-    return chain_end(c, &own->pieces[own->piece_count++].graph, error);
+    return chain_end(c, &pieces->all[pieces->count++].graph, error);
 }
 
 /* ------------------------------------------------------------------ sealing */
@@ -227,12 +247,12 @@ static size_t round_up(size_t size_bytes)
     return (size_bytes + WORDS_APART - 1) / WORDS_APART * WORDS_APART;
 }
 
-/* Allocates the pinned words: published, answered and stamps, each on cache lines of its own. */
+/* Allocates the pinned words: published, answered, signalled and stamps, each on cache lines of its own. */
 static hearth_status make_words(device_program *p, cuda_program *own, hearth_error *error)
 {
     cuda_device *d = device_of(p);
     size_t slots = round_up(p->slot_count * sizeof(uint32_t)), stamps = round_up(p->stamp_count * sizeof(uint64_t));
-    size_t size = 2 * slots + stamps;
+    size_t events = round_up(p->event_count * sizeof(uint32_t)), size = 2 * slots + events + stamps;
     if (size == 0)
         return HEARTH_OK;
     CUDA_TRY(d, d->api.host_new(&own->words, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "words of the exchange");
@@ -242,11 +262,19 @@ static hearth_status make_words(device_program *p, cuda_program *own, hearth_err
     own->words_bytes = size;
     own->published = own->words;
     own->answered = (volatile uint32_t *)((char *)own->words + slots);
-    own->stamps = (volatile uint64_t *)((char *)own->words + 2 * slots);
+    own->signalled = (volatile uint32_t *)((char *)own->words + 2 * slots);
+    own->stamps = (volatile uint64_t *)((char *)own->words + 2 * slots + events);
     own->published_at = at;
     own->answered_at = at + slots;
-    own->stamps_at = at + 2 * slots;
+    own->signalled_at = at + 2 * slots;
+    own->stamps_at = at + 2 * slots + events;
     return HEARTH_OK;
+}
+
+/* Returns how many events a program has where the exchange is by events. */
+static size_t event_count(const device_program *p)
+{
+    return (size_t)p->slot_count + p->event_count;
 }
 
 static hearth_status make_lists(device_program *p, cuda_program *own, hearth_error *error)
@@ -254,20 +282,38 @@ static hearth_status make_lists(device_program *p, cuda_program *own, hearth_err
     size_t pieces = 1;
     for (size_t i = 0; i < p->command_count; i++)
         pieces += is_exchange(&p->commands[i]);
-    own->pieces = mem_new_array(pieces, sizeof *own->pieces);
-    own->events = mem_new_array(p->slot_count, sizeof *own->events);
-    own->recorded = mem_new_array(p->slot_count, sizeof *own->recorded);
+    bool all = true;
+    for (size_t i = 0; i < DEVICE_QUEUES; i++) {
+        own->pieces[i].all = p->uses_queue[i] ? mem_new_array(pieces, sizeof *own->pieces[i].all) : NULL;
+        all &= !p->uses_queue[i] || own->pieces[i].all != NULL;
+    }
+    own->events = mem_new_array(event_count(p), sizeof *own->events);
+    own->recorded = mem_new_array(event_count(p), sizeof *own->recorded);
     own->publish_at = mem_new_array(p->slot_count, sizeof *own->publish_at);
-    if (own->pieces == NULL || own->events == NULL || own->recorded == NULL || own->publish_at == NULL)
-        return fail_memory(error, "cuda: program", pieces * sizeof *own->pieces);
+    if (!all || own->events == NULL || own->recorded == NULL || own->publish_at == NULL)
+        return fail_memory(error, "cuda: program", pieces * sizeof(piece));
     return HEARTH_OK;
 }
 
 static hearth_status make_events(device_program *p, cuda_program *own, hearth_error *error)
 {
     cuda_device *d = device_of(p);
-    for (unsigned slot = 0; slot < p->slot_count && d->exchange->how == CUDA_BY_EVENTS; slot++)
-        CUDA_TRY(d, d->api.event_new(&own->events[slot], CUDA_EVENT_UNTIMED), "making an event");
+    for (size_t i = 0; i < event_count(p) && d->exchange->how == CUDA_BY_EVENTS; i++)
+        CUDA_TRY(d, d->api.event_new(&own->events[i], CUDA_EVENT_UNTIMED), "making an event");
+    return HEARTH_OK;
+}
+
+/* Builds the graphs of every queue. c: without a graph at the beginning; on failure it may have one. */
+static hearth_status build_queues(device_program *p, cuda_program *own, chain *c, hearth_error *error)
+{
+    cuda_device *d = c->d;
+    if (p->uses_queue[QUEUE_COPY] && d->copy_stream == NULL)
+        CUDA_TRY(d, d->api.stream_new(&d->copy_stream, CUDA_STREAM_ALONE), "a stream for copies");
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++) {
+        *c = (chain){.d = d, .queue = (device_queue)i};
+        if (p->uses_queue[i])
+            TRY(build_pieces(p, own, c, error));
+    }
     return HEARTH_OK;
 }
 
@@ -283,7 +329,7 @@ hearth_status cuda_seal(device_program *p, hearth_error *error)
     TRY_OR(end, status, make_lists(p, own, error));
     TRY_OR(end, status, make_words(p, own, error));
     TRY_OR(end, status, make_events(p, own, error));
-    TRY_OR(end, status, build_pieces(p, own, &c, error));
+    TRY_OR(end, status, build_queues(p, own, &c, error));
     if (p->stamp_count > 0)
         status = cuda_clock_read(c.d, error);
 end:
@@ -301,17 +347,19 @@ void cuda_program_destroy(device_program *p)
     cuda_program *own = p->own;
     cuda_device *d = device_of(p);
     (void)cuda_enter(p->device, NULL);
-    for (size_t i = 0; own->pieces != NULL && i < own->piece_count; i++) {
-        if (own->pieces[i].graph != NULL)
-            d->api.executable_free(own->pieces[i].graph);
+    for (size_t queue = 0; queue < DEVICE_QUEUES; queue++) {
+        const cuda_pieces *pieces = &own->pieces[queue];
+        for (size_t i = 0; i < pieces->count; i++)
+            if (pieces->all[i].graph != NULL)
+                d->api.executable_free(pieces->all[i].graph);
+        mem_free(pieces->all);
     }
-    for (unsigned slot = 0; own->events != NULL && slot < p->slot_count; slot++) {
-        if (own->events[slot] != NULL)
-            d->api.event_free(own->events[slot]);
+    for (size_t i = 0; own->events != NULL && i < event_count(p); i++) {
+        if (own->events[i] != NULL)
+            d->api.event_free(own->events[i]);
     }
     if (own->words != NULL)
         d->api.host_free(own->words);
-    mem_free(own->pieces);
     mem_free(own->events);
     mem_free(own->recorded);
     mem_free(own->publish_at);
@@ -320,25 +368,69 @@ void cuda_program_destroy(device_program *p)
 
 /* ------------------------------------------------------------------ running */
 
-/* Starts piece after piece, up to an await whose answer is missing. */
-static hearth_status advance(device_program *p, hearth_error *error)
+/* Returns the event of a command of the exchange. */
+static size_t event_of(const device_program *p, const device_command *c)
+{
+    return c->kind == COMMAND_SIGNAL || c->kind == COMMAND_WAIT ? p->slot_count + c->index : c->index;
+}
+
+/* Returns whether the next piece of a queue may be started: there is one, and what follows the piece before it, an await or a
+ * wait, has come. */
+static bool may_start(const device_program *p, device_queue queue)
+{
+    const cuda_program *own = p->own;
+    const cuda_pieces *pieces = &own->pieces[queue];
+    if (pieces->next == pieces->count)
+        return false;
+    const device_command *before = pieces->next > 0 ? pieces->all[pieces->next - 1].follow : NULL;
+    if (before && before->kind == COMMAND_AWAIT)
+        return own->answered[before->index];
+    return !before || before->kind != COMMAND_WAIT || own->recorded[event_of(p, before)];
+}
+
+/* Starts the next piece of a queue, and records the event that follows it or makes the stream wait for it. */
+static hearth_status start_piece(device_program *p, device_queue queue, hearth_error *error)
 {
     cuda_program *own = p->own;
     cuda_device *d = device_of(p);
-    assert(own->pieces != NULL);
-    while (own->next < own->piece_count) {
-        const piece *before = own->next > 0 ? &own->pieces[own->next - 1] : NULL;
-        if (before != NULL && before->awaits && !own->answered[before->slot])
-            return HEARTH_OK;
-        const piece *now = &own->pieces[own->next++];
-        if (now->graph != NULL)
-            CUDA_TRY(d, d->api.executable_launch(now->graph, d->stream), "starting");
-        if (now->publishes) {
-            CUDA_TRY(d, d->api.event_record(own->events[now->slot], d->stream), "publishing");
-            own->recorded[now->slot] = true;
-        }
+    cuda_pieces *pieces = &own->pieces[queue];
+    const device_command *before = pieces->next > 0 ? pieces->all[pieces->next - 1].follow : NULL;
+    const piece *now = &pieces->all[pieces->next++];
+    cuda_stream stream = stream_of(d, queue);
+    if (before && before->kind == COMMAND_WAIT)
+        CUDA_TRY(d, d->api.stream_wait_event(stream, own->events[event_of(p, before)], 0), "waiting");
+    if (now->graph != NULL)
+        CUDA_TRY(d, d->api.executable_launch(now->graph, stream), "starting");
+    if (now->follow && (now->follow->kind == COMMAND_PUBLISH || now->follow->kind == COMMAND_SIGNAL)) {
+        CUDA_TRY(d, d->api.event_record(own->events[event_of(p, now->follow)], stream), "publishing");
+        own->recorded[event_of(p, now->follow)] = true;
     }
     return HEARTH_OK;
+}
+
+/* Starts piece after piece of both queues, as long as any may be started. */
+static hearth_status advance(device_program *p, hearth_error *error)
+{
+    assert(((const cuda_program *)p->own)->pieces[QUEUE_MAIN].all != NULL);
+    while (may_start(p, QUEUE_MAIN) || may_start(p, QUEUE_COPY))
+        for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+            while (may_start(p, (device_queue)i))
+                TRY(start_piece(p, (device_queue)i, error));
+    return HEARTH_OK;
+}
+
+/* Waits for what was started of a run of which a part could not be: no queue waits for the CPU or for the other one then. */
+static void drain(device_program *p)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    for (unsigned i = 0; i < p->slot_count; i++)
+        __atomic_store_n((uint32_t *)&own->answered[i], 1, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < p->event_count; i++)
+        __atomic_store_n((uint32_t *)&own->signalled[i], 1, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+        if (p->uses_queue[i])
+            (void)d->api.stream_wait(stream_of(d, (device_queue)i));
 }
 
 hearth_status cuda_run(device_program *p, hearth_error *error)
@@ -350,15 +442,16 @@ hearth_status cuda_run(device_program *p, hearth_error *error)
         TRY(cuda_clock_read(d, error));
     if (own->words != NULL)
         memset(own->words, 0, own->words_bytes);
-    if (p->slot_count > 0)
-        memset(own->recorded, 0, p->slot_count * sizeof *own->recorded);
+    if (event_count(p) > 0)
+        memset(own->recorded, 0, event_count(p) * sizeof *own->recorded);
     own->failure = (hearth_error){0};
     own->fails_at = p->command_count;
     own->asked = 0;
-    own->next = 0;
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        own->pieces[i].next = 0;
     hearth_status status = advance(p, error);
     if (status != HEARTH_OK)
-        (void)d->api.stream_wait(d->stream); /* for the pieces before the one that failed */
+        drain(p);
     return status;
 }
 
@@ -377,9 +470,14 @@ static hearth_status check(device_program *p, bool *idle, hearth_error *error)
 {
     cuda_device *d = device_of(p);
     TRY(cuda_enter(p->device, error));
-    cuda_result result = d->api.stream_query(d->stream);
-    *idle = result != CUDA_NOT_READY;
-    return result == CUDA_OK || result == CUDA_NOT_READY ? HEARTH_OK : cuda_fail(d, result, "running a program", error);
+    *idle = true;
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++) {
+        cuda_result result = p->uses_queue[i] ? d->api.stream_query(stream_of(d, (device_queue)i)) : CUDA_OK;
+        *idle &= result != CUDA_NOT_READY;
+        if (result != CUDA_OK && result != CUDA_NOT_READY)
+            return cuda_fail(d, result, "running a program", error);
+    }
+    return HEARTH_OK;
 }
 
 /* Reports an error of cuda_answer. */
@@ -436,7 +534,9 @@ hearth_status cuda_done(device_program *p, bool *out, hearth_error *error)
     /* Until the stream is idle, pieces that were started before the failure may still run. */
     if (idle)
         TRY(tell_failure(own, error));
-    *out = idle && own->next == own->piece_count;
+    *out = idle;
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        *out &= own->pieces[i].next == own->pieces[i].count;
     if (*out && own->fails_at < p->command_count)
         return device_injected(p->device, "running a program", error);
     return HEARTH_OK;

@@ -145,6 +145,7 @@ void device_describe(const device *d, device_info *out)
         .group = d->group,
         .kernels = d->kernels,
         .exchange = d->exchange,
+        .is_gpu = d->is_gpu,
     };
 }
 

@@ -10,6 +10,9 @@
  * device_await_published until it sees the slot. The CPU then *answers* the slot, and the program continues after the
  * matching *await*. Data travels in pinned buffers, by copies recorded before the publish and after the await.
  *
+ * A program has two queues: the main one, and one for copies that run while the main one computes. Each runs its commands in
+ * order, at the same time as the other; a *signal* in one and a *wait* in the other order them where they meet.
+ *
  * Ownership: the caller owns the buffers and programs, and destroys them before it closes the device. One thread at a
  * time uses a device and everything that belongs to it. This interface knows nothing of layers, models and neurons.
  *
@@ -60,6 +63,7 @@ typedef struct device_info {
     unsigned group;                  /* lanes of a group; fewer for a kernel that allows only fewer */
     const char *kernels;             /* how they were compiled: "AVX2", "PTX (nvcc)", "NVRTC 12.4", "OpenCL C" */
     const char *exchange;            /* how a slot is published: "memory", "stream memory operations" ... */
+    bool is_gpu;                     /* as in device_found */
 } device_info;
 
 /* Opens the device that a spec names, after asking its driver as device_list does (cache_folder: as there).
@@ -127,20 +131,31 @@ hearth_status device_program_create(device_program **out, device *d, unsigned sl
 /* Destroys a program; a running one is abandoned first. NULL is allowed. */
 void device_program_destroy(device_program *p);
 
-/* The following functions record one command each. A command begins when the one before it is done. Recording itself
- * never fails: device_program_seal reports errors (no memory, a kernel that does not exist on this device). */
+/* The queues of a program. A program that records nothing for the copy queue needs none. */
+typedef enum device_queue { QUEUE_MAIN, QUEUE_COPY, DEVICE_QUEUES } device_queue;
 
-/* Launches a kernel of kernels.h over `items` items. The arguments include the step, which comes first; their number
+/* Chooses the queue for the commands that are recorded next; at first it is the main one. */
+void device_use_queue(device_program *p, device_queue queue);
+
+/* The following functions record one command each. A command begins when the one before it in its queue is done. Recording
+ * itself never fails: device_program_seal reports errors (no memory, a kernel that does not exist on this device). */
+
+/* Launches a kernel of kernels.h over `items` items, in the main queue only. The arguments include the step, which comes first; their number
  * and kinds must be those of the kernel (asserted). Without items it records nothing. */
 void device_launch(device_program *p, device_kernel kernel, size_t items, const device_argument *arguments,
                    size_t count);
-/* Copies between any two buffers of this device, pinned or not. */
+/* Copies between any two buffers of this device, pinned or not; in the copy queue at most one of them is pinned. */
 void device_copy(device_program *p, device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
                  size_t size_bytes);
 /* Publishes a slot. */
 void device_publish(device_program *p, unsigned slot);
 /* Waits until the CPU has answered a slot. */
 void device_await(device_program *p, unsigned slot);
+/* Order the queues: what follows a wait begins when the signal of the same event is done, and sees what its queue wrote before
+ * it. An event is a number; it has one signal, which is recorded before all waits for it, so that queues cannot wait for each
+ * other in a circle. */
+void device_signal(device_program *p, unsigned event);
+void device_wait(device_program *p, unsigned event);
 /* Records the time, see device_stamp_seconds. */
 void device_stamp(device_program *p, unsigned stamp);
 

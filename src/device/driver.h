@@ -19,8 +19,17 @@ typedef struct device_options {
 
 /* One recorded command. A driver gets the list of them when a program is sealed. */
 typedef struct device_command {
-    enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_PUBLISH, COMMAND_AWAIT, COMMAND_STAMP } kind;
-    unsigned index;                   /* kernel, slot or stamp */
+    enum {
+        COMMAND_LAUNCH,
+        COMMAND_COPY,
+        COMMAND_PUBLISH,
+        COMMAND_AWAIT,
+        COMMAND_SIGNAL,
+        COMMAND_WAIT,
+        COMMAND_STAMP
+    } kind;
+    device_queue queue;
+    unsigned index;                   /* kernel, slot, event or stamp */
     size_t items;                     /* of a launch */
     const device_argument *arguments; /* [count] of a launch; valid as long as the program */
     size_t count;
@@ -39,6 +48,7 @@ struct device {
     const char *kernels, *exchange;    /* see device_info */
     uint64_t memory_bytes, free_bytes; /* set by the driver's open; free 0: unknown */
     unsigned units, group;
+    bool is_gpu; /* set by the driver's open */
     uint64_t budget_bytes, used_bytes, peak_bytes, pinned_bytes; /* of device.c; open may set the budget */
     device_program *running;                                     /* set by program.c */
     bool lost;                                                   /* a program failed; set by program.c */
@@ -56,11 +66,13 @@ struct device_buffer {
 
 struct device_program {
     device *device;
-    unsigned slot_count, stamp_count;
+    unsigned slot_count, stamp_count, event_count;
     device_command *commands; /* [command_count] */
     size_t command_count;
-    void *own; /* the driver's data, made by seal */
+    bool uses_queue[DEVICE_QUEUES]; /* it has commands there; the main one always counts as used */
+    void *own;                      /* the driver's data, made by seal */
     /* of program.c: */
+    device_queue queue; /* of the next command */
     size_t capacity;
     arena memory;
     hearth_status problem; /* the first error while recording */
@@ -72,7 +84,7 @@ struct driver {
     const char *library; /* the shared library that it opens; NULL: none. See probe.h */
     /* Writes the devices it finds to rows [capacity]; returns how many rows it has, at least one. */
     size_t (*list)(device_found *rows, size_t capacity);
-    /* Opens a device. Sets name, kernels, exchange, memory_bytes, units, group, and free_bytes or budget_bytes (budget
+    /* Opens a device. Sets name, kernels, exchange, memory_bytes, units, group, is_gpu, and free_bytes or budget_bytes (budget
      * 0: device.c takes nine tenths of free_bytes). If this call or one of those below fails, it frees what it had
      * allocated. */
     hearth_status (*open)(device **out, const device_options *options, hearth_error *error);

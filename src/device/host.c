@@ -2,9 +2,10 @@
  * programs, slots and copies behave as on any other device, and the speed can be lowered. Independent of what the
  * kernels compute.
  *
- * One device thread executes the commands of a sealed program in order. With more threads, a pool shares the groups of
- * a launch. Every run has a number. A published or answered slot, a failure and the end of a run are signalled by
- * storing that number, so that nothing needs to be reset between two runs. */
+ * A thread for each queue executes the commands of a sealed program in order; that of the copy queue is started for the first
+ * program that needs it. With more threads, a pool shares the groups of a launch. Every run has a number. A published or
+ * answered slot, an event, a failure and the end of a run are signalled by storing that number, so that nothing needs to be
+ * reset between two runs. */
 #include "driver.h"
 
 #include "../base/clock.h"
@@ -46,23 +47,34 @@ typedef struct host_slot {
 
 typedef struct host_program {
     device_program *recorded;
-    host_slot *slots;              /* [slot_count]  */
-    double *stamps;                /* [stamp_count] */
-    uint32_t run;                  /* its number; raised by start */
-    _Atomic uint32_t failed, done; /* number of the last run that failed, or ended */
-    hearth_error problem;          /* of the run that failed; written before `failed` */
+    host_slot *slots;            /* [slot_count]  */
+    _Atomic uint32_t *signalled; /* [event_count] number of the last run that signalled it */
+    double *stamps;              /* [stamp_count] */
+    uint32_t run;                /* its number; raised by start */
+    _Atomic uint32_t failing,
+        failed; /* number of the last run that failed; `failing` is set first, by one queue alone */
+    _Atomic uint32_t done[DEVICE_QUEUES]; /* number of the last run that ended there                 */
+    hearth_error problem;                 /* of the run that failed; written between these two       */
 } host_program;
+
+/* A queue and its thread. */
+typedef struct host_queue {
+    struct host_device *device;
+    device_queue which;
+    pthread_t thread;
+    bool started;
+    double eager_seconds;
+    _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* raised for each run; a futex */
+    _Atomic bool sleeps;
+} host_queue;
 
 typedef struct host_device {
     device base;
     const host_table *kernels;
-    pool *pool;
-    pthread_t thread;
-    bool started;
-    host_program *next;                           /* written before the ticket */
-    double eager_seconds;                         /* of the device thread */
-    _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* raised for each run; a futex */
-    _Atomic bool sleeps, stops;
+    pool *pool;         /* of launches, which only the main queue has */
+    host_program *next; /* written before the tickets                 */
+    _Atomic bool stops; /* likewise                                   */
+    host_queue queues[DEVICE_QUEUES];
 } host_device;
 
 /* ------------------------------------------------------------------ carrying out a program */
@@ -90,14 +102,20 @@ static void do_launch(host_device *h, const device_command *c)
         l.kernel(c->arguments, 0, 1);
 }
 
-/* Waits for the CPU's answer to a slot. */
-static void await(host_device *h, const host_program *p, unsigned slot)
+static bool has_failed(const host_program *p)
+{
+    return atomic_load_explicit(&p->failed, memory_order_acquire) == p->run;
+}
+
+/* Waits until a word has the number of the run: the CPU's answer to a slot, or an event of the other queue. gives_up: returns as
+ * well when the run fails, since nobody may signal the event then. Answers are given even then (drain in program.c). */
+static void wait_for(host_queue *q, const host_program *p, const _Atomic uint32_t *word, bool gives_up)
 {
     double waited = 0;
     waiter w = {0};
-    while (atomic_load_explicit(&p->slots[slot].answered, memory_order_acquire) != p->run)
-        waited = wait_once(&w, h->eager_seconds);
-    h->eager_seconds = wait_learn(h->eager_seconds, waited, most_eager_seconds);
+    while (atomic_load_explicit(word, memory_order_acquire) != p->run && !(gives_up && has_failed(p)))
+        waited = wait_once(&w, q->eager_seconds);
+    q->eager_seconds = wait_learn(q->eager_seconds, waited, most_eager_seconds);
 }
 
 /* Waits for the additional time that a device with the fraction `speed` of this speed would need for the same work. */
@@ -121,18 +139,24 @@ static void work(host_device *h, const device_command *c)
         linger(speed, clock_seconds() - begin);
 }
 
-static void carry_out(host_device *h, host_program *p, const device_command *c)
+static void carry_out(host_queue *q, host_program *p, const device_command *c)
 {
     switch (c->kind) {
     case COMMAND_LAUNCH:
     case COMMAND_COPY:
-        work(h, c);
+        work(q->device, c);
         break;
     case COMMAND_PUBLISH:
         atomic_store_explicit(&p->slots[c->index].published, p->run, memory_order_release);
         break;
     case COMMAND_AWAIT:
-        await(h, p, c->index);
+        wait_for(q, p, &p->slots[c->index].answered, false);
+        break;
+    case COMMAND_SIGNAL:
+        atomic_store_explicit(&p->signalled[c->index], p->run, memory_order_release);
+        break;
+    case COMMAND_WAIT:
+        wait_for(q, p, &p->signalled[c->index], true);
         break;
     case COMMAND_STAMP:
         p->stamps[c->index] = clock_seconds();
@@ -145,59 +169,79 @@ static const char *command_name(const device_command *c)
     static const char *const names[] = {[COMMAND_COPY] = "a copy",
                                         [COMMAND_PUBLISH] = "raising a slot",
                                         [COMMAND_AWAIT] = "waiting for a slot",
+                                        [COMMAND_SIGNAL] = "signalling an event",
+                                        [COMMAND_WAIT] = "waiting for an event",
                                         [COMMAND_STAMP] = "a stamp"};
     return c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : names[c->kind];
 }
 
-/* Runs a program; an injected fault skips the rest of its commands. */
-static void run_program(host_device *h, host_program *p)
+/* Records that a command failed; of two queues that fail the first one says why. */
+static void fail_run(host_program *p, const device_command *c)
+{
+    if (atomic_exchange(&p->failing, p->run) == p->run)
+        return;
+    device_injected(p->recorded->device, command_name(c), &p->problem);
+    atomic_store_explicit(&p->failed, p->run, memory_order_release);
+}
+
+/* Runs the commands of a queue; an injected fault skips the rest of them, and those of the other queue. */
+static void run_program(host_queue *q, host_program *p)
 {
     const device_program *recorded = p->recorded;
-    for (size_t i = 0; i < recorded->command_count; i++) {
+    for (size_t i = 0; i < recorded->command_count && !has_failed(p); i++) {
+        const device_command *c = &recorded->commands[i];
+        if (c->queue != q->which)
+            continue;
         if (device_must_fail()) {
-            device_injected(&h->base, command_name(&recorded->commands[i]), &p->problem);
-            atomic_store_explicit(&p->failed, p->run, memory_order_release);
+            fail_run(p, c);
             break;
         }
-        carry_out(h, p, &recorded->commands[i]);
+        carry_out(q, p, c);
     }
-    atomic_store_explicit(&p->done, p->run, memory_order_release);
+    atomic_store_explicit(&p->done[q->which], p->run, memory_order_release);
 }
 
 /* Waits until the ticket differs from `seen` and returns it. The sleeper stores `sleeps` and then reads the ticket; the
  * waker stores the ticket and then reads `sleeps`. So at least one of them sees the other's store. */
-static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
+static uint32_t wait_for_ticket(host_queue *q, uint32_t seen)
 {
     uint32_t ticket;
     waiter w = {0};
-    while ((ticket = atomic_load(&h->ticket)) == seen) {
+    while ((ticket = atomic_load(&q->ticket)) == seen) {
         if (wait_once(&w, 0) < idle_seconds)
             continue;
-        atomic_store(&h->sleeps, true);
-        if (atomic_load(&h->ticket) == seen)
-            futex_wait(&h->ticket, seen);
-        atomic_store(&h->sleeps, false);
+        atomic_store(&q->sleeps, true);
+        if (atomic_load(&q->ticket) == seen)
+            futex_wait(&q->ticket, seen);
+        atomic_store(&q->sleeps, false);
     }
     return ticket;
 }
 
-/* Wakes the device thread, for a new run or to stop. */
-static void raise_ticket(host_device *h)
+/* Wakes the thread of a queue, for a new run or to stop. */
+static void raise_ticket(host_queue *q)
 {
-    atomic_fetch_add(&h->ticket, 1);
-    if (atomic_load(&h->sleeps))
-        futex_wake(&h->ticket, INT_MAX);
+    atomic_fetch_add(&q->ticket, 1);
+    if (atomic_load(&q->sleeps))
+        futex_wake(&q->ticket, INT_MAX);
 }
 
-static void *device_thread(void *argument)
+static void *queue_thread(void *argument)
 {
-    host_device *h = argument;
+    host_queue *q = argument;
     for (uint32_t seen = 0;;) {
-        seen = wait_for_ticket(h, seen);
-        if (atomic_load(&h->stops))
+        seen = wait_for_ticket(q, seen);
+        if (atomic_load(&q->device->stops))
             return NULL;
-        run_program(h, h->next);
+        run_program(q, q->device->next);
     }
+}
+
+static hearth_status start_queue(host_queue *q, hearth_error *error)
+{
+    if (!q->started)
+        q->started = thread_start(&q->thread, queue_thread, q);
+    return q->started ? HEARTH_OK : fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread");
 }
 
 /* ------------------------------------------------------------------ devices */
@@ -220,11 +264,12 @@ static size_t host_list(device_found *rows, size_t capacity)
 static void host_close(device *d)
 {
     host_device *h = (host_device *)d;
-    if (h->started) {
-        atomic_store(&h->stops, true);
-        raise_ticket(h);
-        pthread_join(h->thread, NULL);
-    }
+    atomic_store(&h->stops, true);
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        if (h->queues[i].started) {
+            raise_ticket(&h->queues[i]);
+            pthread_join(h->queues[i].thread, NULL);
+        }
     pool_destroy(h->pool);
     mem_free(h);
 }
@@ -254,6 +299,8 @@ static void fill_in(host_device *h, unsigned threads, size_t level)
     d->budget_bytes = d->memory_bytes / 4; /* the rest is for the CPU's part of the model */
     d->units = threads;
     d->group = 1;
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        h->queues[i] = (host_queue){.device = h, .which = (device_queue)i, .eager_seconds = most_eager_seconds};
 }
 
 static hearth_status host_open(device **out, const device_options *options, hearth_error *error)
@@ -266,13 +313,10 @@ static hearth_status host_open(device **out, const device_options *options, hear
         return fail_memory(error, "host device", sizeof *h);
     unsigned threads = options->threads > 0 ? options->threads : 1;
     fill_in(h, threads, level);
-    h->eager_seconds = most_eager_seconds;
     h->base.options = *options;
     hearth_status status;
     TRY_OR(failed, status, pool_create(&h->pool, threads, error));
-    h->started = thread_start(&h->thread, device_thread, h);
-    if (!h->started)
-        TRY_OR(failed, status, fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread"));
+    TRY_OR(failed, status, start_queue(&h->queues[QUEUE_MAIN], error));
     *out = &h->base;
     return HEARTH_OK;
 failed:
@@ -327,6 +371,7 @@ static void host_program_destroy(device_program *p)
 {
     host_program *own = p->own;
     mem_free(own->slots);
+    mem_free(own->signalled);
     mem_free(own->stamps);
     mem_free(own);
     p->own = NULL;
@@ -340,11 +385,17 @@ static hearth_status host_seal(device_program *p, hearth_error *error)
     p->own = own;
     own->recorded = p;
     own->slots = mem_new_array(p->slot_count, sizeof *own->slots);
+    own->signalled = mem_new_array(p->event_count, sizeof *own->signalled);
     own->stamps = mem_new_array(p->stamp_count, sizeof *own->stamps);
-    if (own->slots && own->stamps)
-        return HEARTH_OK;
-    host_program_destroy(p);
-    return fail_memory(error, "device program", p->slot_count * sizeof *own->slots);
+    hearth_status status = own->slots && own->signalled && own->stamps
+                               ? HEARTH_OK
+                               : fail_memory(error, "device program", p->slot_count * sizeof *own->slots);
+    for (size_t i = 0; status == HEARTH_OK && i < DEVICE_QUEUES; i++)
+        if (p->uses_queue[i])
+            status = start_queue(&((host_device *)p->device)->queues[i], error);
+    if (status != HEARTH_OK)
+        host_program_destroy(p);
+    return status;
 }
 
 static hearth_status host_start(device_program *p, hearth_error *error)
@@ -354,15 +405,15 @@ static hearth_status host_start(device_program *p, hearth_error *error)
     host_program *own = p->own;
     own->run++;
     h->next = own;
-    raise_ticket(h);
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        if (p->uses_queue[i])
+            raise_ticket(&h->queues[i]);
     return HEARTH_OK;
 }
 
 static hearth_status check_run(const host_program *own, hearth_error *error)
 {
-    if (atomic_load_explicit(&own->failed, memory_order_acquire) != own->run)
-        return HEARTH_OK;
-    return fail(error, HEARTH_DEVICE, "%s", own->problem.text);
+    return has_failed(own) ? fail(error, HEARTH_DEVICE, "%s", own->problem.text) : HEARTH_OK;
 }
 
 static hearth_status host_published(device_program *p, unsigned slot, bool *out, hearth_error *error)
@@ -381,7 +432,9 @@ static void host_answer(device_program *p, unsigned slot)
 static hearth_status host_done(device_program *p, bool *out, hearth_error *error)
 {
     const host_program *own = p->own;
-    *out = atomic_load_explicit(&own->done, memory_order_acquire) == own->run;
+    *out = true;
+    for (size_t i = 0; i < DEVICE_QUEUES; i++)
+        *out &= !p->uses_queue[i] || atomic_load_explicit(&own->done[i], memory_order_acquire) == own->run;
     return *out ? check_run(own, error) : HEARTH_OK;
 }
 

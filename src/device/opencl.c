@@ -190,10 +190,14 @@ static void opencl_close(device *base)
     /* A device that failed may never finish. */
     if (d->queue && !base->lost)
         cl->Finish(d->queue);
+    if (d->copy_queue && !base->lost)
+        cl->Finish(d->copy_queue);
     if (d->no_rows)
         cl->ReleaseMemObject(d->no_rows);
     if (d->program)
         cl->ReleaseProgram(d->program);
+    if (d->copy_queue)
+        cl->ReleaseCommandQueue(d->copy_queue);
     if (d->queue)
         cl->ReleaseCommandQueue(d->queue);
     if (d->context)
@@ -337,13 +341,20 @@ static hearth_status zeroed_buffer(const opencl_device *d, cl_mem *out, size_t s
     return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, what, code, error);
 }
 
+cl_int opencl_create_queue(const opencl_device *d, cl_command_queue *out)
+{
+    cl_int code;
+    *out = d->cl.CreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    return code;
+}
+
 static hearth_status open_queue(opencl_device *d, hearth_error *error)
 {
     cl_int code;
     d->context = d->cl.CreateContext(NULL, 1, &d->id, NULL, NULL, &code);
     if (code != CL_SUCCESS)
         return opencl_fail(d, "context", code, error);
-    d->queue = d->cl.CreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    code = opencl_create_queue(d, &d->queue);
     if (code != CL_SUCCESS)
         return opencl_fail(d, "queue", code, error);
     TRY(build_all(d, error));
@@ -374,6 +385,7 @@ static hearth_status choose(opencl_device *d, hearth_error *error)
     find_memory(d, &d->base.free_bytes, &d->base.budget_bytes);
     d->base.units = (unsigned)device_number(&d->cl, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
     d->base.group = choose_group(d);
+    d->base.is_gpu = row.is_gpu;
     d->largest_bytes = device_number(&d->cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
     return HEARTH_OK;
 }
@@ -445,17 +457,17 @@ static void opencl_buffer_destroy(device_buffer *b)
     d->cl.ReleaseMemObject(memory);
 }
 
-cl_int opencl_enqueue_copy(const opencl_device *d, const device_buffer *to, size_t to_offset, const device_buffer *from,
-                           size_t from_offset, size_t size_bytes)
+cl_int opencl_enqueue_copy(const opencl_device *d, cl_command_queue queue, const device_buffer *to, size_t to_offset,
+                           const device_buffer *from, size_t from_offset, size_t size_bytes)
 {
     if (to->host)
-        return d->cl.EnqueueReadBuffer(d->queue, opencl_memory(from), CL_FALSE, from_offset, size_bytes,
+        return d->cl.EnqueueReadBuffer(queue, opencl_memory(from), CL_FALSE, from_offset, size_bytes,
                                        (char *)to->host + to_offset, 0, NULL, NULL);
     if (from->host)
-        return d->cl.EnqueueWriteBuffer(d->queue, opencl_memory(to), CL_FALSE, to_offset, size_bytes,
+        return d->cl.EnqueueWriteBuffer(queue, opencl_memory(to), CL_FALSE, to_offset, size_bytes,
                                         (const char *)from->host + from_offset, 0, NULL, NULL);
-    return d->cl.EnqueueCopyBuffer(d->queue, opencl_memory(from), opencl_memory(to), from_offset, to_offset, size_bytes,
-                                   0, NULL, NULL);
+    return d->cl.EnqueueCopyBuffer(queue, opencl_memory(from), opencl_memory(to), from_offset, to_offset, size_bytes, 0,
+                                   NULL, NULL);
 }
 
 static hearth_status opencl_write(device_buffer *to, size_t offset, const void *from, size_t size_bytes,
@@ -492,7 +504,7 @@ static hearth_status opencl_move(device_buffer *to, size_t to_offset, const devi
         memmove((char *)to->host + to_offset, (const char *)from->host + from_offset, size_bytes);
         return HEARTH_OK;
     }
-    cl_int code = opencl_enqueue_copy(d, to, to_offset, from, from_offset, size_bytes);
+    cl_int code = opencl_enqueue_copy(d, d->queue, to, to_offset, from, from_offset, size_bytes);
     if (code == CL_SUCCESS)
         code = d->cl.Finish(d->queue);
     return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, "move", code, error);

@@ -28,7 +28,8 @@
     X(EnqueueFillBuffer) X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer)    \
     X(CreateProgramWithSource) X(BuildProgram) X(GetProgramBuildInfo) X(ReleaseProgram)     \
     X(CreateKernel) X(SetKernelArg) X(GetKernelWorkGroupInfo) X(ReleaseKernel)              \
-    X(EnqueueNDRangeKernel) X(EnqueueMarkerWithWaitList) X(GetEventInfo)                    \
+    X(EnqueueNDRangeKernel) X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList)      \
+    X(GetEventInfo)                                                                         \
     X(GetEventProfilingInfo) X(WaitForEvents) X(ReleaseEvent) X(Flush) X(Finish)
 // clang-format on
 
@@ -53,6 +54,7 @@ typedef struct opencl_device {
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;         /* in order, with profiling */
+    cl_command_queue copy_queue;    /* likewise, for QUEUE_COPY; made for the first program that needs it */
     cl_program program;             /* all kernels */
     cl_mem no_rows;                 /* a step record of T = 0 rows */
     size_t largest_bytes;           /* of one buffer */
@@ -68,9 +70,11 @@ static inline cl_mem opencl_memory(const device_buffer *b)
     return (cl_mem)(uintptr_t)b->own;
 }
 
+/* Creates a queue. On failure *out is NULL. */
+cl_int opencl_create_queue(const opencl_device *d, cl_command_queue *out);
 /* Enqueues a copy between any two buffers that are not both pinned. Does not wait. */
-cl_int opencl_enqueue_copy(const opencl_device *d, const device_buffer *to, size_t to_offset, const device_buffer *from,
-                           size_t from_offset, size_t size_bytes);
+cl_int opencl_enqueue_copy(const opencl_device *d, cl_command_queue queue, const device_buffer *to, size_t to_offset,
+                           const device_buffer *from, size_t from_offset, size_t size_bytes);
 
 /* The functions of driver_opencl that are in opencl_program.c. */
 hearth_status opencl_seal(device_program *p, hearth_error *error);

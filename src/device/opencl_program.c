@@ -1,8 +1,9 @@
 /* opencl_program.c - programs on an OpenCL device: how they are sealed and run.
  *
- * Sealing makes a kernel object per launch and sets its arguments, so that a start only enqueues commands. The queue is
+ * Sealing makes a kernel object per launch and sets its arguments, so that a start only enqueues commands. Queues are
  * in order: each command waits for the one before it. A publish is a marker whose event the CPU polls; a stamp is a
- * marker whose profile is read when the program is done. Events last for one run, since OpenCL cannot reuse them.
+ * marker whose profile is read when the program is done; a signal is a marker too, and a wait for it a barrier in the other
+ * queue, which is enqueued once the marker is. Events last for one run, since OpenCL cannot reuse them.
  *
  * Commands after an await are enqueued only when the CPU answers: OpenCL may read the source of a copy from main memory
  * as soon as the copy is enqueued, and the CPU writes there until it answers. So no command in the queue ever waits for
@@ -42,24 +43,30 @@ typedef struct run {
     launch *launches;     /* [command_count] */
     device_buffer middle; /* for copies from pinned to pinned memory */
     /* Of the current or last run. An event that is NULL does not exist (yet). */
-    size_t next;          /* the first command that was not enqueued */
-    bool *answered;       /* [slot_count] */
-    cl_event *published;  /* [slot_count] */
-    cl_event *stamps;     /* [stamp_count] */
-    cl_event last;        /* the marker after all commands */
-    double *seconds;      /* [stamp_count] the stamps of the last run */
-    double enqueued_last; /* when `last` was enqueued, on the clock of clock_seconds() */
-    hearth_error failure; /* status HEARTH_OK: none */
-    bool over;            /* nothing of it is in the queue any more */
+    size_t next[DEVICE_QUEUES]; /* the first command of the queue that was not enqueued; command_count: none is left */
+    bool *answered;             /* [slot_count]  */
+    cl_event *published;        /* [slot_count]  */
+    cl_event *signalled;        /* [event_count] */
+    cl_event *stamps;           /* [stamp_count] */
+    cl_event last[DEVICE_QUEUES]; /* the markers after all commands */
+    double *seconds;              /* [stamp_count] the stamps of the last run */
+    double enqueued_last;         /* when that of the main queue was enqueued, on the clock of clock_seconds() */
+    hearth_error failure;         /* status HEARTH_OK: none */
+    bool over;                    /* nothing of it is in the queue any more */
     /* After a failure that left no marker to ask; see is_over. */
     bool finishing; /* the thread was started */
     pthread_t finisher;
-    atomic_bool finished; /* the thread has seen the queue empty */
+    atomic_bool finished; /* the thread has seen the queues empty */
 } run;
 
 static opencl_device *own(const device_program *p)
 {
     return (opencl_device *)p->device;
+}
+
+static cl_command_queue queue_of(const opencl_device *d, device_queue queue)
+{
+    return queue == QUEUE_COPY ? d->copy_queue : d->queue;
 }
 
 /* ------------------------------------------------------------------ sealing */
@@ -135,9 +142,10 @@ static hearth_status seal_commands(device_program *p, run *r, hearth_error *erro
     r->launches = arena_new_array(&r->memory, p->command_count, sizeof *r->launches);
     r->answered = arena_new_array(&r->memory, p->slot_count, sizeof *r->answered);
     r->published = arena_new_array(&r->memory, p->slot_count, sizeof(cl_event));
+    r->signalled = arena_new_array(&r->memory, p->event_count, sizeof(cl_event));
     r->stamps = arena_new_array(&r->memory, p->stamp_count, sizeof(cl_event));
     r->seconds = arena_new_array(&r->memory, p->stamp_count, sizeof *r->seconds);
-    if (!r->launches || !r->answered || !r->published || !r->stamps || !r->seconds)
+    if (!r->launches || !r->answered || !r->published || !r->signalled || !r->stamps || !r->seconds)
         return fail_memory(error, "opencl: program", p->command_count * sizeof *r->launches);
     for (size_t i = 0; i < p->command_count; i++) {
         const device_command *c = &p->commands[i];
@@ -159,7 +167,10 @@ hearth_status opencl_seal(device_program *p, hearth_error *error)
     if (!r)
         return fail_memory(error, "opencl: program", sizeof *r);
     p->own = r;
-    hearth_status status = seal_commands(p, r, error);
+    opencl_device *d = own(p);
+    cl_int code = p->uses_queue[QUEUE_COPY] && !d->copy_queue ? opencl_create_queue(d, &d->copy_queue) : CL_SUCCESS;
+    hearth_status status =
+        code == CL_SUCCESS ? seal_commands(p, r, error) : opencl_fail(d, "queue for copies", code, error);
     if (status != HEARTH_OK)
         opencl_program_destroy(p);
     return status;
@@ -180,9 +191,12 @@ static void release_events(device_program *p)
     run *r = p->own;
     for (unsigned i = 0; i < p->slot_count && r->published; i++)
         release(d, &r->published[i]);
+    for (unsigned i = 0; i < p->event_count && r->signalled; i++)
+        release(d, &r->signalled[i]);
     for (unsigned i = 0; i < p->stamp_count && r->stamps; i++)
         release(d, &r->stamps[i]);
-    release(d, &r->last);
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+        release(d, &r->last[i]);
 }
 
 void opencl_program_destroy(device_program *p)
@@ -231,20 +245,40 @@ static cl_int start_copy(device_program *p, const device_command *c)
 {
     const opencl_device *d = own(p);
     const run *r = p->own;
+    cl_command_queue queue = queue_of(d, c->queue);
     if (!c->to->host || !c->from->host)
-        return opencl_enqueue_copy(d, c->to, c->to_offset, c->from, c->from_offset, c->size_bytes);
-    cl_int code = opencl_enqueue_copy(d, &r->middle, 0, c->from, c->from_offset, c->size_bytes);
-    return code == CL_SUCCESS ? opencl_enqueue_copy(d, c->to, c->to_offset, &r->middle, 0, c->size_bytes) : code;
+        return opencl_enqueue_copy(d, queue, c->to, c->to_offset, c->from, c->from_offset, c->size_bytes);
+    cl_int code = opencl_enqueue_copy(d, queue, &r->middle, 0, c->from, c->from_offset, c->size_bytes);
+    return code == CL_SUCCESS ? opencl_enqueue_copy(d, queue, c->to, c->to_offset, &r->middle, 0, c->size_bytes) : code;
+}
+
+/* Enqueues a marker; *event is the marker's. */
+static cl_int enqueue_marker(const opencl_device *d, device_queue queue, cl_event *event)
+{
+    release(d, event);
+    return d->cl.EnqueueMarkerWithWaitList(queue_of(d, queue), 0, NULL, event);
 }
 
 static cl_int start_publish(device_program *p, const device_command *c)
 {
     const opencl_device *d = own(p);
-    cl_event *event = &((run *)p->own)->published[c->index];
-    release(d, event);
-    cl_int code = d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, event);
+    cl_int code = enqueue_marker(d, c->queue, &((run *)p->own)->published[c->index]);
     /* The device can begin with these commands while the rest is being enqueued. */
-    return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
+    return code == CL_SUCCESS ? d->cl.Flush(queue_of(d, c->queue)) : code;
+}
+
+static cl_int start_signal(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    cl_int code = enqueue_marker(d, c->queue, &((run *)p->own)->signalled[c->index]);
+    /* A queue may only wait for what was flushed. */
+    return code == CL_SUCCESS ? d->cl.Flush(queue_of(d, c->queue)) : code;
+}
+
+static cl_int start_wait(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    return d->cl.EnqueueBarrierWithWaitList(queue_of(d, c->queue), 1, &((run *)p->own)->signalled[c->index], NULL);
 }
 
 /* Does nothing: it is called when the answer has come, so the following commands may be enqueued. */
@@ -257,10 +291,7 @@ static cl_int start_await(device_program *p, const device_command *c)
 
 static cl_int start_stamp(device_program *p, const device_command *c)
 {
-    const opencl_device *d = own(p);
-    cl_event *event = &((run *)p->own)->stamps[c->index];
-    release(d, event);
-    return d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, event);
+    return enqueue_marker(own(p), c->queue, &((run *)p->own)->stamps[c->index]);
 }
 
 static const struct {
@@ -269,6 +300,7 @@ static const struct {
 } starters[] = {
     [COMMAND_LAUNCH] = {"launch", start_launch},    [COMMAND_COPY] = {"copy", start_copy},
     [COMMAND_PUBLISH] = {"publish", start_publish}, [COMMAND_AWAIT] = {"await", start_await},
+    [COMMAND_SIGNAL] = {"signal", start_signal},    [COMMAND_WAIT] = {"wait", start_wait},
     [COMMAND_STAMP] = {"stamp", start_stamp},
 };
 
@@ -277,20 +309,35 @@ static bool has_failed(const run *r)
     return r->failure.status != HEARTH_OK;
 }
 
-/* Enqueues the last marker and records the time of that. */
-static cl_int enqueue_last(const opencl_device *d, run *r)
+/* Enqueues the last marker of each queue and records the time of that of the main one. */
+static cl_int enqueue_last(const device_program *p, run *r)
 {
-    double before = clock_seconds();
-    cl_int code = d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->last);
-    r->enqueued_last = 0.5 * (before + clock_seconds());
-    return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
+    const opencl_device *d = own(p);
+    cl_int code = CL_SUCCESS;
+    for (unsigned i = 0; i < DEVICE_QUEUES && code == CL_SUCCESS; i++) {
+        double before = clock_seconds();
+        if (!p->uses_queue[i])
+            continue;
+        code = enqueue_marker(d, (device_queue)i, &r->last[i]);
+        r->enqueued_last = i == QUEUE_MAIN ? 0.5 * (before + clock_seconds()) : r->enqueued_last;
+        code = code == CL_SUCCESS ? d->cl.Flush(queue_of(d, (device_queue)i)) : code;
+    }
+    return code;
 }
 
-/* Enqueues the next command; records a failure in the run. */
-static void enqueue_next(device_program *p)
+/* Returns the first command of a queue from number `from` on. */
+static size_t next_of(const device_program *p, device_queue queue, size_t from)
+{
+    while (from < p->command_count && p->commands[from].queue != queue)
+        from++;
+    return from;
+}
+
+/* Enqueues the next command of a queue; records a failure in the run. */
+static void enqueue_next(device_program *p, device_queue queue)
 {
     run *r = p->own;
-    const device_command *c = &p->commands[r->next];
+    const device_command *c = &p->commands[r->next[queue]];
     const char *what = c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : starters[c->kind].what;
     if (device_must_fail()) {
         device_injected(p->device, what, &r->failure);
@@ -298,39 +345,53 @@ static void enqueue_next(device_program *p)
     }
     cl_int code = starters[c->kind].start(p, c);
     if (code == CL_SUCCESS)
-        r->next++;
+        r->next[queue] = next_of(p, queue, r->next[queue] + 1);
     else
         opencl_fail(own(p), what, code, &r->failure);
 }
 
-/* Enqueues commands up to an await whose answer is missing. After the last command, or after a failure, enqueues the
- * last marker. */
-static void advance(device_program *p)
+/* Returns whether a queue has a command that may be enqueued: not an await without an answer, nor a wait for an event whose
+ * signal was not enqueued. */
+static bool may_enqueue(const device_program *p, device_queue queue)
 {
-    const opencl_device *d = own(p);
-    run *r = p->own;
-    while (r->next < p->command_count && !has_failed(r)) {
-        const device_command *c = &p->commands[r->next];
-        if (c->kind == COMMAND_AWAIT && !r->answered[c->index]) {
-            /* The commands before the await shall begin. */
-            cl_int code = d->cl.Flush(d->queue);
-            if (code == CL_SUCCESS)
-                return;
-            opencl_fail(d, starters[c->kind].what, code, &r->failure);
-            break;
-        }
-        enqueue_next(p);
-    }
-    cl_int code = enqueue_last(d, r);
-    if (code != CL_SUCCESS && !has_failed(r))
-        opencl_fail(d, "the end of a program", code, &r->failure);
+    const run *r = p->own;
+    if (r->next[queue] == p->command_count || has_failed(r))
+        return false;
+    const device_command *c = &p->commands[r->next[queue]];
+    return c->kind == COMMAND_AWAIT ? r->answered[c->index] : c->kind != COMMAND_WAIT || r->signalled[c->index];
 }
 
 /* Returns whether no further command will be enqueued in this run. */
 static bool is_enqueued(const device_program *p)
 {
     const run *r = p->own;
-    return r->next == p->command_count || has_failed(r);
+    bool all = true;
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+        all &= r->next[i] == p->command_count;
+    return all || has_failed(r);
+}
+
+/* Enqueues commands of both queues as long as any may be enqueued. After the last one, or after a failure, enqueues the last
+ * markers. */
+static void advance(device_program *p)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    while (may_enqueue(p, QUEUE_MAIN) || may_enqueue(p, QUEUE_COPY))
+        for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+            while (may_enqueue(p, (device_queue)i))
+                enqueue_next(p, (device_queue)i);
+    for (unsigned i = 0; i < DEVICE_QUEUES && !is_enqueued(p); i++) {
+        /* The commands before the await shall begin. */
+        cl_int code = p->uses_queue[i] ? d->cl.Flush(queue_of(d, (device_queue)i)) : CL_SUCCESS;
+        if (code != CL_SUCCESS)
+            opencl_fail(d, starters[COMMAND_AWAIT].what, code, &r->failure);
+    }
+    if (!is_enqueued(p))
+        return;
+    cl_int code = enqueue_last(p, r);
+    if (code != CL_SUCCESS && !has_failed(r))
+        opencl_fail(d, "the end of a program", code, &r->failure);
 }
 
 hearth_status opencl_start(device_program *p, hearth_error *error)
@@ -338,7 +399,8 @@ hearth_status opencl_start(device_program *p, hearth_error *error)
     (void)error; /* opencl_published and opencl_done report a failure */
     run *r = p->own;
     r->failure = (hearth_error){.status = HEARTH_OK};
-    r->next = 0;
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+        r->next[i] = next_of(p, (device_queue)i, 0);
     r->over = false;
     for (unsigned i = 0; i < p->slot_count; i++)
         r->answered[i] = false;
@@ -384,22 +446,40 @@ static void note_stamps(device_program *p)
 {
     const opencl_device *d = own(p);
     run *r = p->own;
-    double difference = r->enqueued_last - profile_seconds(d, r->last, CL_PROFILING_COMMAND_QUEUED);
+    double difference = r->enqueued_last - profile_seconds(d, r->last[QUEUE_MAIN], CL_PROFILING_COMMAND_QUEUED);
     for (unsigned i = 0; i < p->stamp_count; i++)
         r->seconds[i] = profile_seconds(d, r->stamps[i], CL_PROFILING_COMMAND_END) + difference;
 }
 
-/* Waits for the whole queue. */
-static void *finish_queue(void *program)
+/* Waits for the whole queues. */
+static void *finish_queues(void *program)
 {
     device_program *p = program;
     run *r = p->own;
-    own(p)->cl.Finish(own(p)->queue);
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++)
+        if (p->uses_queue[i])
+            own(p)->cl.Finish(queue_of(own(p), (device_queue)i));
     atomic_store(&r->finished, true);
     return NULL;
 }
 
-/* A run is over when its last marker is complete, also after a failure. Only then may its memory be freed. If the
+/* Tells in *out whether the last markers of all queues are complete. HEARTH_DEVICE: one is missing, or failed. */
+static hearth_status poll_last(device_program *p, bool *out)
+{
+    run *r = p->own;
+    *out = true;
+    for (unsigned i = 0; i < DEVICE_QUEUES; i++) {
+        bool complete = true;
+        if (p->uses_queue[i] && !r->last[i])
+            return HEARTH_DEVICE;
+        if (p->uses_queue[i])
+            TRY(poll(p, r->last[i], "program", &complete, has_failed(r) ? NULL : &r->failure));
+        *out &= complete;
+    }
+    return HEARTH_OK;
+}
+
+/* A run is over when its last markers are complete, also after a failure. Only then may its memory be freed. If a
  * marker is missing, or its state cannot be read, only clFinish tells. It has no time limit, so a thread calls it: if
  * it does not return, program.c gives the device up, and the program is leaked with the thread. */
 static bool is_over(device_program *p)
@@ -408,11 +488,10 @@ static bool is_over(device_program *p)
     bool complete = false;
     if (r->over)
         return true;
-    if (!r->finishing && r->last &&
-        poll(p, r->last, "program", &complete, has_failed(r) ? NULL : &r->failure) == HEARTH_OK)
+    if (!r->finishing && poll_last(p, &complete) == HEARTH_OK)
         return r->over = complete;
     if (!r->finishing)
-        r->finishing = thread_start(&r->finisher, finish_queue, p);
+        r->finishing = thread_start(&r->finisher, finish_queues, p);
     if (!atomic_load(&r->finished))
         return false;
     pthread_join(r->finisher, NULL);

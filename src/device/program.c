@@ -28,17 +28,24 @@ hearth_status device_program_create(device_program **out, device *d, unsigned sl
     device_program *p = mem_new(sizeof *p);
     if (!p)
         return fail_memory(error, "device program", sizeof *p);
-    *p = (device_program){.device = d, .slot_count = slots, .stamp_count = stamps};
+    *p = (device_program){.device = d, .slot_count = slots, .stamp_count = stamps, .uses_queue = {[QUEUE_MAIN] = true}};
     *out = p;
     return HEARTH_OK;
 }
 
-/* Appends a command; without memory for it, device_program_seal fails. */
+void device_use_queue(device_program *p, device_queue queue)
+{
+    p->queue = queue;
+}
+
+/* Appends a command for the chosen queue; without memory for it, device_program_seal fails. */
 static void record(device_program *p, device_command command)
 {
     assert(!p->sealed);
     if (p->problem != HEARTH_OK)
         return;
+    command.queue = p->queue;
+    p->uses_queue[p->queue] = true;
     device_command *commands = mem_grow(p->commands, &p->capacity, p->command_count, 1, sizeof *commands);
     if (!commands) {
         p->problem = HEARTH_NO_MEMORY;
@@ -64,6 +71,7 @@ void device_launch(device_program *p, device_kernel kernel, size_t items, const 
                    size_t count)
 {
     assert((size_t)kernel < DEVICE_KERNEL_COUNT && items <= UINT32_MAX); /* kernels count groups in 32 bits */
+    assert(p->queue == QUEUE_MAIN);
     assert(count == strlen(device_kernels[kernel].parameters));
     for (size_t i = 0; i < count; i++)
         assert(argument_fits(p, device_kernels[kernel].parameters[i], &arguments[i]));
@@ -84,6 +92,7 @@ void device_copy(device_program *p, device_buffer *to, size_t to_offset, const d
 {
     assert(to->device == p->device && from->device == p->device);
     assert(device_holds(to, to_offset, size_bytes) && device_holds(from, from_offset, size_bytes));
+    assert(p->queue == QUEUE_MAIN || to->place == DEVICE_MEMORY || from->place == DEVICE_MEMORY);
     if (size_bytes == 0)
         return;
     record(p, (device_command){.kind = COMMAND_COPY,
@@ -104,6 +113,18 @@ void device_await(device_program *p, unsigned slot)
 {
     assert(slot < p->slot_count);
     record(p, (device_command){.kind = COMMAND_AWAIT, .index = slot});
+}
+
+void device_signal(device_program *p, unsigned event)
+{
+    p->event_count = event >= p->event_count ? event + 1 : p->event_count;
+    record(p, (device_command){.kind = COMMAND_SIGNAL, .index = event});
+}
+
+void device_wait(device_program *p, unsigned event)
+{
+    assert(event < p->event_count);
+    record(p, (device_command){.kind = COMMAND_WAIT, .index = event});
 }
 
 void device_stamp(device_program *p, unsigned stamp)

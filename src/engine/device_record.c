@@ -2,8 +2,8 @@
  *
  * The steps are those of the CPU (forward.c, ffn.c), expressed in kernels of device/kernels/kernels.h, with the copies
  * and exchanges between the sides (docs/hybrid.md). Here is a layer as a whole, and the programs; the operations are in
- * device_record_ops.c, mixers in device_record_mixers.c, neurons in device_record_neurons.c, streams of the residual and the
- * inputs of layers' own in device_record_streams.c. */
+ * device_record_ops.c, mixers in device_record_mixers.c, neurons in device_record_neurons.c and device_record_stream.c, streams
+ * of the residual and the inputs of layers' own in device_record_streams.c. */
 #include "device_record_internal.h"
 
 /* Notes the time of a moment of a layer, if the session is traced. */
@@ -72,7 +72,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
-    bool both = e->form != FORM_DEVICE, parallel = r->model->layers[layer].wiring == WIRING_PARALLEL;
+    bool streamed = r->streamed && device_stream_parts(r->s, layer) > 0;
+    bool both = e->form != FORM_DEVICE && !streamed, parallel = r->model->layers[layer].wiring == WIRING_PARALLEL;
     bool streams = r->model->layers[layer].wiring == WIRING_STREAMS;
     bool routes = l->router.w != NULL, early = r->model->layers[layer].ffn.router.early;
     block_result result = {NULL, 0, routes ? NULL : l->down_bias, both ? r->v->answer : NULL};
@@ -116,6 +117,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     for (size_t i = 0; i < portion_count; i++)
         record_accumulate(r, layer, &portions[i], rows[i], &result);
     stamp(r, layer, STAMP_OWN_END);
+    if (streamed)
+        record_streamed(r, layer, normed, &result);
     if (both)
         device_await(r->program, SLOT_NEURONS(layer));
     stamp(r, layer, STAMP_JOIN);
@@ -220,12 +223,16 @@ hearth_status device_record(device_program **out, const hearth_session *s, const
                             hearth_error *error)
 {
     static void (*const parts[PROGRAM_KINDS])(const recorder *r) = {
-        [PROGRAM_ONE] = record_layers,      [PROGRAM_MANY] = record_layers,   [PROGRAM_PROMPT] = record_layers,
-        [PROGRAM_OBSERVED] = record_layers, [PROGRAM_HEAD_ONE] = record_head, [PROGRAM_HEAD_MANY] = record_head};
+        [PROGRAM_ONE] = record_layers,      [PROGRAM_MANY] = record_layers,
+        [PROGRAM_PROMPT] = record_layers,   [PROGRAM_OBSERVED] = record_layers,
+        [PROGRAM_HEAD_ONE] = record_head,   [PROGRAM_HEAD_MANY] = record_head,
+        [PROGRAM_STREAMED] = record_layers, [PROGRAM_STREAM_TIMED] = record_stream_timed};
     uint32_t layers = s->engine->model->hyper.layer_count;
     bool traced = s->tracer.see != NULL;
+    uint32_t streamed = kind == PROGRAM_STREAMED ? device_stream_first(s, layers) : 0;
+    unsigned stamps = kind == PROGRAM_STREAM_TIMED ? TIMED_STAMPS : traced ? STAMP_COUNT(layers, streamed) : 0;
     device_program *p;
-    TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers), traced ? STAMPS * layers : 0, error));
+    TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers, streamed), stamps, error));
     recorder r = {.program = p,
                   .s = s,
                   .model = s->engine->model,
@@ -234,7 +241,8 @@ hearth_status device_record(device_program **out, const hearth_session *s, const
                   .mirror = &ds->mirror,
                   .rows = device_program_rows(s, kind),
                   .observed = kind == PROGRAM_OBSERVED,
-                  .traced = traced};
+                  .traced = traced,
+                  .streamed = kind == PROGRAM_STREAMED};
     parts[kind](&r);
     hearth_status status = device_program_seal(p, error);
     if (status == HEARTH_OK)

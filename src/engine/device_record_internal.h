@@ -14,6 +14,7 @@ typedef struct recorder {
     const device_mirror *mirror;
     size_t rows; /* most rows of the step: device_program_rows */
     bool observed, traced;
+    bool streamed; /* of layers that can be streamed the device computes the CPU's neurons, too */
 } recorder;
 
 /* Launches a kernel; its first argument is always the step record. */
@@ -98,8 +99,8 @@ void record_add(const recorder *r, const device_norm *post, block_result b);
  * in `added`; returns at_once. */
 bool record_output(const recorder *r, const device_matrix *m, const device_buffer *values, bool at_once);
 
-/* The kernels' numbers of activations. */
-extern const unsigned record_kinds[ACTIVATION_COUNT];
+/* The kernels' numbers of activations, and of gatings. */
+extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
 
 /* ------------------------------------------------------------------ a layer's parts */
 
@@ -143,6 +144,11 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
 /* Accumulates a portion of the neurons of the device. Sets `sums` of the result, unless it was added to the residual
  * stream. */
 void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_list rows, block_result *result);
+/* Computes the parts of a layer that is streamed, as they come, and adds what they give to the result: then its sum is in
+ * `added`. In device_record_stream.c. */
+void record_streamed(const recorder *r, uint32_t layer, const device_buffer *normed, block_result *result);
+/* Copies and computes one part, with a stamp (TIMED_...) before, between and after: a program by itself. */
+void record_stream_timed(const recorder *r);
 /* Joins the sums of experts and of the network beside them, of both sides, each after its post norm. */
 void record_join_beside(const recorder *r, uint32_t layer, block_result *result);
 /* Divides what both sides have summed by the norm of their activations. */

@@ -94,9 +94,6 @@ void record_predict(const recorder *r, uint32_t layer, const device_buffer *norm
     record_product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
-static const unsigned gating_of[] = {
-    [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
-
 size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *normed, portion out[PORTIONS])
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -177,7 +174,8 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
                                         : OF_PORTION(p, v->second);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
            BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
-           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]), FLOAT(f->threshold));
+           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(record_gating[f->gating]),
+           FLOAT(f->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, p, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)

@@ -71,6 +71,8 @@ static widths widest_rows(const hearth_session *s)
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
         w.masks = w.masks > device_mask_width(s, i) ? w.masks : device_mask_width(s, i);
     }
+    uint32_t part = device_stream_widest(s);
+    w.neurons = w.neurons > part ? w.neurons : part;
     return w;
 }
 
@@ -87,7 +89,7 @@ static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 static size_t added_rows(const hearth_session *s)
 {
     const hearth_model *m = s->engine->model;
-    size_t rows = 0;
+    size_t rows = s->stream_bytes > 0 ? device_rows(s) : 0; /* streamed parts are added up there */
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         rows = finishes_blocks(m, &m->layers[i]) ? device_rows(s) : rows;
     return rows;
@@ -248,6 +250,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->first = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, bus);
     m->totals = take(t, DEVICE_PINNED, totals, word, bus);
     m->logits = take(t, DEVICE_PINNED, STEP_ROWS * vocabulary, word, bus);
+    for (size_t i = 0; i < STREAM_BUFFERS; i++) {
+        v->stream[i] = take(t, DEVICE_MEMORY, s->stream_bytes, 1, "streamed weights");
+        m->stream[i] = take(t, DEVICE_PINNED, s->stream_bytes, 1, "streamed weights");
+    }
 }
 
 /* Counts the buffers and their bytes. */
@@ -279,9 +285,7 @@ static hearth_status create_buffers(const hearth_session *s, device_session *ds,
     return t.status;
 }
 
-/* Records a program unless it exists already. Those that every session needs are recorded at creation, others on first
- * use; their buffers exist from the beginning. */
-static hearth_status need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error)
+hearth_status device_need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error)
 {
     return ds->programs[kind] ? HEARTH_OK : device_record(&ds->programs[kind], s, ds, kind, error);
 }
@@ -298,8 +302,8 @@ static hearth_status prepare(const hearth_session *s, device_session *ds, hearth
                          ds->vectors.states, ds->runtime, error));
     if (s->engine->device_layers == 0)
         return HEARTH_OK;
-    TRY(need_program(s, ds, PROGRAM_ONE, error));
-    return need_program(s, ds, PROGRAM_MANY, error);
+    TRY(device_need_program(s, ds, PROGRAM_ONE, error));
+    return device_need_program(s, ds, PROGRAM_MANY, error);
 }
 
 hearth_status device_session_create(device_session **out, const hearth_session *s, hearth_error *error)
@@ -433,7 +437,8 @@ size_t device_program_rows(const hearth_session *s, program_kind kind)
 {
     if (kind == PROGRAM_ONE || kind == PROGRAM_HEAD_ONE)
         return 1;
-    return kind == PROGRAM_PROMPT ? device_rows(s) : STEP_ROWS;
+    bool is_long = kind == PROGRAM_PROMPT || kind == PROGRAM_STREAMED || kind == PROGRAM_STREAM_TIMED;
+    return is_long ? device_rows(s) : STEP_ROWS;
 }
 
 /* Returns the program for a step of `count` rows. */
@@ -441,7 +446,11 @@ static program_kind kind_of_step(const hearth_session *s, size_t count)
 {
     if (s->observer.see)
         return PROGRAM_OBSERVED;
-    return count == 1 ? PROGRAM_ONE : count <= STEP_ROWS ? PROGRAM_MANY : PROGRAM_PROMPT;
+    if (count <= STEP_ROWS)
+        return count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
+    /* The sums of inputs need the activations of the CPU's neurons here. */
+    bool streams = s->device->stream_least > 0 && count >= s->device->stream_least && !s->inputs;
+    return streams ? PROGRAM_STREAMED : PROGRAM_PROMPT;
 }
 
 size_t device_step_most(const hearth_session *s)
@@ -453,7 +462,7 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
 {
     device_session *ds = s->device;
     program_kind kind = kind_of_step(s, count);
-    TRY(need_program(s, ds, kind, error));
+    TRY(device_need_program(s, ds, kind, error));
     ds->running_rows = device_program_rows(s, kind);
     describe_step(s, rows, count);
     put_own_inputs(s, ds->running_rows, count);
@@ -520,6 +529,25 @@ void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
     if (device_joins_norm(s, layer))
         put(s->device->mirror.answer_squares, s->scratch.squares, count * sizeof *s->scratch.squares);
     device_answer(s->device->running, SLOT_NEURONS(layer));
+}
+
+bool device_step_streams(const hearth_session *s, uint32_t layer)
+{
+    return s->device->running == s->device->programs[PROGRAM_STREAMED] && device_stream_parts(s, layer) > 0;
+}
+
+hearth_status device_step_stream(hearth_session *s, uint32_t layer, hearth_error *error)
+{
+    device_session *ds = s->device;
+    uint32_t layers = layers_of(s), first = device_stream_first(s, layer);
+    for (uint32_t i = 0; i < device_stream_parts(s, layer); i++) {
+        uint32_t number = first + i;
+        if (number >= STREAM_BUFFERS)
+            TRY(device_await_published(ds->running, SLOT_PART(layers, number - STREAM_BUFFERS), error));
+        device_stream_pack(s, layer, i, device_buffer_host(ds->mirror.stream[number % STREAM_BUFFERS]));
+        device_answer(ds->running, SLOT_PART(layers, number));
+    }
+    return HEARTH_OK;
 }
 
 bool device_step_is_observed(const hearth_session *s)
@@ -619,7 +647,10 @@ static void add_counts(hearth_session *s, size_t count)
     const uint32_t *totals = device_buffer_host(ds->mirror.totals);
     size_t numbers = device_totals_at(1, ds->running_rows); /* of each layer */
     for (uint32_t i = 0; i < layers_of(s); i++) {
-        uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->uploaded->layers[i].neuron_count;
+        bool streamed = device_step_streams(s, i);
+        uint64_t neurons = (uint64_t)s->engine->uploaded->layers[i].neuron_count +
+                           (streamed ? device_stream_neurons(s->engine, i) : 0);
+        uint64_t sums[TOTALS] = {0}, all = count * neurons;
         for (size_t k = 0; k < numbers; k++) {
             size_t at = i * numbers + k;
             sums[k % TOTALS] += totals[at] - ds->totals_seen[at];
@@ -634,8 +665,9 @@ static void add_counts(hearth_session *s, size_t count)
         s->counts[i].computed += computed;
         s->counts[i].fired += fired;
         s->counts[i].active += skips && shape->gating == FFN_GATED_BOTH ? sums[TOTAL_ACTIVE] : fired;
-        /* Layers with neurons on the CPU have counted their rows there. */
-        s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE && shape->neuron_count > 0 ? count : 0;
+        /* Layers with neurons that the CPU computed have counted their rows there. */
+        bool alone = s->engine->layers[i].form == FORM_DEVICE || streamed;
+        s->counts[i].rows += alone && shape->neuron_count > 0 ? count : 0;
     }
 }
 
@@ -664,7 +696,7 @@ void device_step_abandon(hearth_session *s)
 /* Runs a program of the head to its end; needs the device lock. */
 static hearth_status run_head(hearth_session *s, program_kind kind, hearth_error *error)
 {
-    TRY(need_program(s, s->device, kind, error));
+    TRY(device_need_program(s, s->device, kind, error));
     TRY(device_start(s->device->programs[kind], error));
     return device_finish(s->device->programs[kind], error);
 }

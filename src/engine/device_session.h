@@ -8,7 +8,7 @@
  *     device_step_begin                                       the device begins
  *     for each layer of the CPU:       device_step_take      if the residual stream is on the device
  *     for each layer of the device:    device_step_give      if the residual stream is on the CPU
- *         and if the CPU has neurons of it:  device_step_input ... device_step_answer
+ *         and if the CPU has neurons of it:  device_step_input ... device_step_answer, or device_step_stream
  *     device_step_end                                         the residual stream is back
  *
  * After an error the step is given up with device_step_abandon. */
@@ -27,6 +27,12 @@ hearth_status device_session_create(device_session **out, const struct hearth_se
 void device_session_destroy(device_session *s);
 /* Returns the bytes that it would take at a place: memory of the device, or pinned main memory. */
 uint64_t device_session_bytes(const struct hearth_session *s, device_place place);
+
+/* Returns why a session cannot stream, or is not to; NULL: it can. Whether there is memory for it is not asked. */
+const char *device_stream_refusal(const struct hearth_session *s);
+/* Decides from how many rows of a step on a session with stream_bytes streams: from the first long one on, or, if the engine is
+ * to choose, as measured once for the engine. Logs what it decided, and why. Uses scratch; nothing may have been fed. */
+hearth_status device_stream_decide(struct hearth_session *s, hearth_error *error);
 
 /* Returns the most rows of the next step: the session's batch, or STEP_ROWS while somebody observes. */
 size_t device_step_most(const struct hearth_session *s);
@@ -47,6 +53,11 @@ const float *device_step_entered(const struct hearth_session *s);
 /* Returns whether the CPU has two sums for a layer: its neurons are shared with the device, and its experts lie beside a
  * network. Each of these two has a norm behind the sum of both sides, which the device applies. */
 bool device_answers_twice(const struct hearth_session *s, uint32_t layer);
+/* Returns whether the step in progress streams the CPU's neurons of a layer to the device. Then the CPU has none to compute: in
+ * place of input and answer it calls device_step_stream. */
+bool device_step_streams(const struct hearth_session *s, uint32_t layer);
+/* Packs the parts of such a layer, each as soon as its pinned buffer is free. */
+hearth_status device_step_stream(struct hearth_session *s, uint32_t layer, hearth_error *error);
 /* Sends the sum of these neurons, scratch.added, to the device; of a layer with two sums that of the experts, and the
  * network's, scratch.beside. */
 void device_step_answer(struct hearth_session *s, uint32_t layer, size_t count);

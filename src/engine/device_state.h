@@ -3,6 +3,7 @@
 #define ENGINE_DEVICE_STATE_H
 
 #include "device_session.h"
+#include "device_stream.h"
 #include "engine.h"
 
 /* Buffers in the memory of the device. R = device_rows(session), the most rows of a step; n: the most neurons of a
@@ -42,12 +43,15 @@ typedef struct device_vectors {
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
     device_buffer *totals; /* [layers][rows of the step][TOTALS], only ever added to (they wrap): device_totals_at */
     device_buffer *logits; /* [STEP_ROWS][vocabulary]                                     */
-    device_buffer *cache;  /* [device layers][keys, values][sequence][kv_head][context][head_length] */
+    device_buffer
+        *stream[STREAM_BUFFERS]; /* session.stream_bytes each: parts of the CPU's neurons (device_stream.h)   */
+    device_buffer *cache;        /* [device layers][keys, values][sequence][kv_head][context][head_length] */
 } device_vectors;
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */
 typedef struct device_mirror {
     device_buffer *step, *x, *streams, *normed, *hidden, *answer, *totals, *logits;
+    device_buffer *stream[STREAM_BUFFERS];
     device_buffer *shared_answer;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
@@ -60,9 +64,11 @@ typedef enum program_kind {
     PROGRAM_ONE,      /* a step of one row                   */
     PROGRAM_MANY,     /* a step of up to STEP_ROWS rows      */
     PROGRAM_PROMPT,   /* a step of up to device_rows() rows  */
+    PROGRAM_STREAMED, /* the same, with layers streamed      */
     PROGRAM_OBSERVED, /* a step of up to STEP_ROWS rows that stops after every layer */
     PROGRAM_HEAD_ONE, /* the head for one row                */
     PROGRAM_HEAD_MANY,
+    PROGRAM_STREAM_TIMED, /* one part of a streamed layer, to be timed */
     PROGRAM_KINDS
 } program_kind;
 
@@ -78,6 +84,7 @@ struct device_session {
     device_program *running; /* the step in progress, or the last one                     */
     size_t running_rows;     /* most rows of that step                                    */
     uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
+    uint32_t stream_least;   /* rows of a step from which on layers are streamed; 0: never */
 };
 
 /* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the
@@ -99,16 +106,28 @@ static inline uint32_t device_parts(size_t rows)
 }
 
 /* Slots of exchanges: the residual stream that changes sides before a layer; the input and the answer of the CPU's
- * neurons; the stop for observers. */
-#define SLOT_STREAM(layer)   (3 * (layer))
-#define SLOT_NEURONS(layer)  (3 * (layer) + 1)
-#define SLOT_OBSERVED(layer) (3 * (layer) + 2)
-#define SLOT_COUNT(layers)   (3 * (layers))
+ * neurons; the stop for observers. Of streamed parts: the CPU answers when a part is packed; the device publishes when it is
+ * copied, so that its pinned buffer may be filled again. Parts are counted over all layers. */
+#define SLOT_STREAM(layer)        (3 * (layer))
+#define SLOT_NEURONS(layer)       (3 * (layer) + 1)
+#define SLOT_OBSERVED(layer)      (3 * (layer) + 2)
+#define SLOT_PART(layers, part)   (3 * (layers) + (part))
+#define SLOT_COUNT(layers, parts) SLOT_PART(layers, parts)
+
+/* Events between the queues: a part is on the device; it is computed, so that its buffer may be filled again. */
+#define EVENT_COPIED(part)   (2 * (part))
+#define EVENT_COMPUTED(part) (2 * (part) + 1)
 
 /* Moments of a layer on the device, for tracers: it begins, its neurons begin, its neurons are done, the CPU's sum has
  * arrived, it ends. */
 enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS };
 #define STAMP(layer, moment) ((layer)*STAMPS + (moment))
+/* And of a streamed part: its copy begins and ends; its computing does. */
+enum { PART_STAMP_COPY, PART_STAMP_COPIED, PART_STAMP_BEGIN, PART_STAMP_END, PART_STAMPS };
+#define STAMP_PART(layers, part, moment) ((layers)*STAMPS + (part)*PART_STAMPS + (moment))
+#define STAMP_COUNT(layers, parts)       STAMP_PART(layers, parts, 0)
+/* Of PROGRAM_STREAM_TIMED. */
+enum { TIMED_COPY, TIMED_COMPUTE, TIMED_END, TIMED_STAMPS };
 
 /* Where things lie in `step`, in a step of up to so many rows: first the record, then all cosines, then all sines,
  * those of a rotary [rows][pairs] behind those of the rotaries before it. All in bytes. */
@@ -211,6 +230,14 @@ cached_layer device_cache_layer(const hearth_session *s, uint32_t index);
 
 /* Returns the most rows of a step of a program. */
 size_t device_program_rows(const hearth_session *s, program_kind kind);
+
+/* Records a program unless it exists already; needs the device lock. Those that every session needs are recorded at creation,
+ * others on first use; their buffers exist from the beginning. */
+hearth_status device_need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error);
+
+/* Measures what decides whether streaming pays, with a part of the first layer that is streamed. Uses scratch; resets the counts
+ * of the session. In device_stream_decide.c. */
+hearth_status device_stream_measure(hearth_session *s, stream_figures *out, hearth_error *error);
 
 /* Records and seals a program of the session. */
 hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,

@@ -91,6 +91,12 @@ typedef struct device_layer {
     device_buffer *down_bias; /* [d], of experts [expert_count + 1][d] with zeros for the shared one; or NULL */
 } device_layer;
 
+/* What decides whether streaming the CPU's neurons pays (device_stream.h). */
+typedef struct stream_figures {
+    double pack_seconds, copy_seconds;  /* of a neuron: packing it, and copying it to the device */
+    double cpu_seconds, device_seconds; /* of a neuron and a row of a step: computing it         */
+} stream_figures;
+
 typedef struct device_weights {
     device *device;
     uint32_t layer_count;          /* of the model                               */
@@ -98,6 +104,8 @@ typedef struct device_weights {
     device_matrix embedding, head; /* if the placement puts them there           */
     device_matrix positions;       /* with the embedding                         */
     uint64_t bytes;                /* taken in the memory of the device          */
+    stream_figures stream;         /* what sessions measured of streaming, ...   */
+    bool stream_measured;          /* ... if one has                             */
 } device_weights;
 
 struct engine_layer;

@@ -261,12 +261,16 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
 {
     if (options->activations != HEARTH_ACTIVATIONS_AUTO && options->activations != HEARTH_ACTIVATIONS_F32)
         return fail(error, HEARTH_INVALID, "engine: activations %d: is not known", (int)options->activations);
+    if (options->stream < 0 || options->stream >= HEARTH_STREAM_COUNT)
+        return fail(error, HEARTH_INVALID, "engine: stream %d: is not known", (int)options->stream);
     hearth_engine *e = mem_new(sizeof *e);
     if (!e)
         return fail_memory(error, "engine", sizeof *e);
     e->runtime = runtime;
     e->model = model;
     e->activations = options->activations;
+    e->stream = options->stream;
+    e->stream_bytes = options->stream_bytes;
     double begin = clock_seconds();
     hearth_status status;
     TRY_OR(failed, status,
@@ -297,7 +301,8 @@ hearth_status hearth_engine_create_sized(hearth_engine **out, hearth_runtime *ru
 hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const tune *t,
                                     const hearth_placement *placement, hearth_error *error)
 {
-    hearth_engine_options options = {.placement = placement, .activations = of->activations};
+    hearth_engine_options options = {
+        .placement = placement, .activations = of->activations, .stream = of->stream, .stream_bytes = of->stream_bytes};
     return create(out, of->runtime, of->model, t, &options, of, error);
 }
 

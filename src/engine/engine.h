@@ -57,6 +57,8 @@ struct hearth_engine {
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
+    hearth_stream stream;     /* whether sessions stream the CPU's neurons, ...                           */
+    uint64_t stream_bytes;    /* ... and the most bytes of a buffer for that; 0: the default              */
     engine_layer *layers;     /* [layer_count]                                                            */
     bool uses_predictors;     /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
     bool leaves_out;          /* some layer has neurons that no side computes                             */
@@ -183,6 +185,8 @@ struct hearth_session {
     uint32_t marks;         /* states of earlier lengths, per sequence   */
     uint32_t widest;        /* longest row of weights that is multiplied */
     uint32_t widest_hidden; /* hidden units of the widest predictor      */
+    uint64_t stream_bytes;  /* of a buffer for the CPU's neurons on their way to a device; 0: they are not streamed, ... */
+    const char *stream_refusal; /* ... for this reason                   */
     hearth_progress progress;
     hearth_observer observer;      /* see NULL: none                                         */
     hearth_tracer tracer;          /* see NULL: none                                         */

@@ -456,14 +456,17 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     return finite_check_stream(s, count, layer, layer, error);
 }
 
-/* Computes the CPU's share of a layer whose attention runs on the device, and serves an observer. */
+/* Computes the CPU's share of a layer whose attention runs on the device, or streams it there; and serves an observer. */
 static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     const router_shape *router = &s->engine->model->layers[layer].ffn.router;
     layer_form form = s->engine->layers[layer].form;
     bool hidden_known, observed = device_step_is_observed(s), tells = router->expert_count > 0 && form != FORM_DEVICE;
     note(s, layer, MOMENT_BEGIN);
-    if (form != FORM_DEVICE) {
+    if (device_step_streams(s, layer)) {
+        TRY(device_step_stream(s, layer, error));
+        note(s, layer, MOMENT_END);
+    } else if (form != FORM_DEVICE) {
         TRY(device_step_input(s, layer, count, &hidden_known, error));
         note(s, layer, MOMENT_NEURONS);
         if (form == FORM_FFN_HOST) /* else the device has chosen the experts */

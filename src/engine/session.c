@@ -1,5 +1,6 @@
 /* session.c - a session: its sizes, its memory, feeding its sequences, and checkpoints. */
 #include "device_session.h"
+#include "device_stream.h"
 #include "engine.h"
 #include "ffn.h"
 #include "finite.h"
@@ -21,6 +22,11 @@
 #define MIN_BATCH             32
 /* The part of a device's budget, one of so many, that steps of more than STEP_ROWS rows may take. */
 #define LONG_STEP_SHARE 16
+/* Bytes of a buffer for neurons that are streamed to a device: some thousand neurons of a large model, which take a bus about a
+ * millisecond; so starting a copy and the kernels for it hardly counts. Two such buffers may take the same part of the budget as
+ * long steps, and must hold at least so many neurons. */
+#define STREAM_BYTES   ((uint64_t)8 << 20)
+#define STREAM_NEURONS 16
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
 #define MOST_MARKS    1024
@@ -193,6 +199,34 @@ static void choose_step(hearth_session *s, const session_room *room)
         s->batch = s->batch / 2 > least_rows ? s->batch / 2 : least_rows;
 }
 
+static size_t session_threads(const hearth_session *s)
+{
+    return pool_threads(s->engine->runtime->threads);
+}
+
+static bool fits(hearth_session *s, const session_room *room);
+
+/* Sets the bytes of the buffers for neurons that are streamed: as many as the options say, or fewer where these do not fit, or
+ * none. */
+static void choose_stream(hearth_session *s, const session_room *room)
+{
+    const hearth_engine *e = s->engine;
+    s->stream_bytes = 0;
+    s->stream_refusal = device_stream_refusal(s);
+    if (s->stream_refusal)
+        return;
+    uint64_t most = device_session_bytes(s, DEVICE_MEMORY) + room->budget / LONG_STEP_SHARE;
+    uint64_t whole = device_stream_bytes_for(e, UINT32_MAX), least = device_stream_bytes_for(e, STREAM_NEURONS);
+    s->stream_bytes = e->stream_bytes ? e->stream_bytes : STREAM_BYTES;
+    s->stream_bytes = s->stream_bytes < whole ? s->stream_bytes : whole;
+    while (s->stream_bytes >= least && (device_session_bytes(s, DEVICE_MEMORY) > most || !fits(s, room)))
+        s->stream_bytes /= 2;
+    if (s->stream_bytes >= least)
+        return;
+    s->stream_bytes = 0;
+    s->stream_refusal = "two buffers, with the vectors for them, do not fit into what memory has left for them";
+}
+
 /* Sets the rows of a batch. asked 0: the default. Memory per thread is not counted, as the division of a prompt into
  * batches must not depend on the number of threads. */
 static void choose_batch(hearth_session *s, uint32_t asked, const session_room *room)
@@ -202,13 +236,11 @@ static void choose_batch(hearth_session *s, uint32_t asked, const session_room *
         s->batch /= 2;
     if (s->batch > s->context * (uint64_t)s->sequences)
         s->batch = s->context * s->sequences;
-    if (s->engine->device_layers > 0)
+    s->stream_bytes = 0;
+    if (s->engine->device_layers > 0) {
         choose_step(s, room);
-}
-
-static size_t session_threads(const hearth_session *s)
-{
-    return pool_threads(s->engine->runtime->threads);
+        choose_stream(s, room);
+    }
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -399,6 +431,8 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
     if (engine->uploaded)
         TRY_OR(failed, status, device_session_create(&s->device, s, error));
     log_session(s, bytes);
+    if (engine->device_layers > 0)
+        TRY_OR(failed, status, device_stream_decide(s, error));
     *out = s;
     return HEARTH_OK;
 failed:

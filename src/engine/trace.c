@@ -17,6 +17,10 @@ static void show_host(const hearth_session *s, uint32_t layer)
     layer_form form = s->engine->layers[layer].form;
     if (form == FORM_DEVICE)
         return;
+    if (form != FORM_HOST && device_step_streams(s, layer)) {
+        show(s, "cpu", "stream", layer, at[MOMENT_BEGIN], at[MOMENT_END]);
+        return;
+    }
     show(s, "cpu", form == FORM_HOST ? "attention" : "wait", layer, at[MOMENT_BEGIN], at[MOMENT_NEURONS]);
     show(s, "cpu", "neurons", layer, at[MOMENT_NEURONS], at[MOMENT_END]);
 }
@@ -41,10 +45,26 @@ static void show_device(const hearth_session *s, uint32_t layer)
                  device_stamp_seconds(s->device->running, STAMP(layer, spans[i].end)));
 }
 
+/* Reports the parts of a layer that was streamed: their copies, which a queue of their own makes, and their computing. */
+static void show_parts(const hearth_session *s, uint32_t layer)
+{
+    uint32_t layers = s->engine->model->hyper.layer_count, first = device_stream_first(s, layer);
+    const device_program *p = s->device->running;
+    for (uint32_t i = first; i < first + device_stream_parts(s, layer); i++) {
+        show(s, "bus", "copy", layer, device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_COPY)),
+             device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_COPIED)));
+        show(s, s->engine->placement->sides[PLACEMENT_DEVICE], "streamed", layer,
+             device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_BEGIN)),
+             device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_END)));
+    }
+}
+
 void trace_batch(const hearth_session *s)
 {
     for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++) {
         show_host(s, i);
         show_device(s, i);
+        if (s->engine->layers[i].form != FORM_HOST && device_step_streams(s, i))
+            show_parts(s, i);
     }
 }

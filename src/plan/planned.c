@@ -27,10 +27,14 @@ typedef struct opener {
 
 static hearth_status open_unguarded(const opener *o)
 {
-    hearth_engine_options options = {o->options->placement, o->options->activations, o->options->progress};
+    const planned_options *from = o->options;
+    hearth_engine_options options = {.placement = from->placement,
+                                     .activations = from->activations,
+                                     .progress = from->progress,
+                                     .stream = from->stream};
     hearth_placement *placement = NULL;
     if (!options.placement) {
-        TRY(hearth_placement_create(&placement, o->model, o->options->mode, o->error));
+        TRY(hearth_placement_create(&placement, o->model, from->mode, o->error));
         options.placement = placement;
     }
     hearth_status status = hearth_engine_create(&o->out->base.engine, o->runtime, o->model, &options, o->error);
@@ -44,11 +48,12 @@ static hearth_status open_base(const opener *o)
     hearth_mode mode = from->mode == HEARTH_MODE_AUTO ? placement_auto_mode(o->model) : from->mode;
     if (mode != HEARTH_MODE_EXACT || from->no_guard || from->placement)
         return open_unguarded(o);
-    guard_options options = {.engine = {NULL, from->activations, from->progress},
-                             .cache_bytes = from->cache_bytes,
-                             .folder = from->folder,
-                             .may_be_dense = from->mode == HEARTH_MODE_AUTO,
-                             .again = from->again};
+    guard_options options = {
+        .engine = {.activations = from->activations, .progress = from->progress, .stream = from->stream},
+        .cache_bytes = from->cache_bytes,
+        .folder = from->folder,
+        .may_be_dense = from->mode == HEARTH_MODE_AUTO,
+        .again = from->again};
     TRY(guard_open(&o->out->base, o->runtime, o->model, &options, o->error));
     o->out->is_guarded = true;
     return HEARTH_OK;

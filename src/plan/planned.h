@@ -10,6 +10,7 @@
 typedef struct planned_options {
     hearth_mode mode;
     hearth_activations activations;
+    hearth_stream stream;
     bool no_guard;         /* exact in every layer of mode exact                                        */
     bool again;            /* measures even where findings are stored                                   */
     bool must_use_device;  /* the device was asked for: if it fails, so does this. false: the CPU goes on          */
