@@ -344,7 +344,7 @@ typedef enum hearth_activations {
  * differently. */
 typedef enum hearth_stream {
     HEARTH_STREAM_AUTO, /* where it is measured to be faster; on a device that computes with the CPU's cores it is not used */
-    HEARTH_STREAM_ON,   /* in all steps of more than eight rows */
+    HEARTH_STREAM_ON, /* in all steps of more than eight rows */
     HEARTH_STREAM_OFF,
     HEARTH_STREAM_COUNT
 } hearth_stream;
@@ -722,8 +722,8 @@ void hearth_scheduler_destroy(hearth_scheduler *scheduler);
 /* A token of an answer. */
 typedef struct hearth_token {
     uint64_t request;
-    int32_t token;       /* -1: held back text at the end                                        */
-    const char *text;    /* [size] what it completed, perhaps nothing                            */
+    int32_t token;    /* -1: held back text at the end                                        */
+    const char *text; /* [size] what it completed, perhaps nothing                            */
     size_t size;
     const float *logits; /* [vocabulary_size] it was chosen by; NULL for held back text           */
 } hearth_token;
@@ -734,12 +734,12 @@ typedef struct hearth_outcome {
     hearth_status status; /* HEARTH_OK, also if it was cancelled                                */
     const char *error;    /* its text; "" without an error                                       */
     hearth_stop stop;
-    size_t prompt_tokens, kept_tokens;  /* of the prompt; of these, kept from an earlier request */
+    size_t prompt_tokens, kept_tokens; /* of the prompt; of these, kept from an earlier request */
     size_t answer_tokens;
     size_t draft_tokens, accepted_tokens;
-    double waited_seconds;              /* from hearth_scheduler_add until its prompt was begun  */
-    double prompt_seconds;              /* from then until the first token was chosen            */
-    double answer_seconds;              /* from then until the last one was                      */
+    double waited_seconds; /* from hearth_scheduler_add until its prompt was begun  */
+    double prompt_seconds; /* from then until the first token was chosen            */
+    double answer_seconds; /* from then until the last one was                      */
 } hearth_outcome;
 
 /* Callbacks are called by hearth_scheduler_step. They may add and cancel requests, but not destroy the scheduler. */
@@ -748,7 +748,7 @@ typedef struct hearth_request {
     size_t prompt_count;
     hearth_sampler *sampler; /* of this request alone, until it has ended; the caller destroys both */
     hearth_answer *answer;   /* new; likewise                                                        */
-    bool (*on_token)(void *user, const hearth_token *token); /* false cancels; NULL: none            */
+    bool (*on_token)(void *user, const hearth_token *token);   /* false cancels; NULL: none            */
     void (*on_end)(void *user, const hearth_outcome *outcome); /* once, the last call; NULL: none    */
     void *user;
 } hearth_request;
@@ -757,8 +757,8 @@ typedef struct hearth_request {
  * begins in a later step.
  * HEARTH_INVALID: the prompt is empty or has unknown tokens, or the sampler is for another vocabulary.
  * HEARTH_FULL: the prompt leaves no room for an answer in the context of a sequence, or too many requests wait. */
-hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hearth_request *request, size_t request_size,
-                                         uint64_t *id, hearth_error *error);
+hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hearth_request *request,
+                                         size_t request_size, uint64_t *id, hearth_error *error);
 static inline hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request,
                                                  uint64_t *id, hearth_error *error)
 {
@@ -775,9 +775,9 @@ hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, size_t *left, h
 
 /* How busy a scheduler is. */
 typedef struct hearth_load {
-    size_t running, waiting;           /* requests                                                */
-    uint64_t steps, rows;              /* done; rows of these                                     */
-    uint64_t prompt_tokens;            /* read; without those that were kept                       */
+    size_t running, waiting; /* requests                                                */
+    uint64_t steps, rows;    /* done; rows of these                                     */
+    uint64_t prompt_tokens;  /* read; without those that were kept                       */
     uint64_t kept_tokens, answer_tokens;
 } hearth_load;
 void hearth_scheduler_load_sized(const hearth_scheduler *scheduler, hearth_load *out, size_t out_size);

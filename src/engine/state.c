@@ -233,8 +233,8 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
     hearth_checkpoint *c = mem_new(sizeof *c);
     if (!c)
         return fail_memory(error, "session: checkpoint", sizeof *c);
-    *c = (hearth_checkpoint){session->engine, session->cache.format, length,
-                             mem_new_array(length, sizeof *c->tokens), mem_new(bytes)};
+    *c = (hearth_checkpoint){session->engine, session->cache.format, length, mem_new_array(length, sizeof *c->tokens),
+                             mem_new(bytes)};
     hearth_status status = c->tokens && c->state ? save_all(session, sequence, length, c->state, error)
                                                  : fail_memory(error, "session: checkpoint", bytes);
     if (status != HEARTH_OK) {
