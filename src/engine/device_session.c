@@ -539,8 +539,8 @@ bool device_step_streams(const hearth_session *s, uint32_t layer)
 hearth_status device_step_stream(hearth_session *s, uint32_t layer, hearth_error *error)
 {
     device_session *ds = s->device;
-    uint32_t layers = layers_of(s), first = device_stream_first(s, layer);
-    for (uint32_t i = 0; i < device_stream_parts(s, layer); i++) {
+    uint32_t layers = layers_of(s), first = device_stream_first(s, layer), parts = device_stream_parts(s, layer);
+    for (uint32_t i = 0; i < parts; i++) {
         uint32_t number = first + i;
         if (number >= STREAM_BUFFERS)
             TRY(device_await_published(ds->running, SLOT_PART(layers, number - STREAM_BUFFERS), error));

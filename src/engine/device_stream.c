@@ -81,18 +81,14 @@ size_t device_stream_bytes_for(const hearth_engine *e, uint32_t neurons)
 }
 
 /* Returns the neurons of a layer's parts, all but the last one: as many as a buffer holds, in whole tiles of the kernels if it
- * holds one. */
+ * holds one. Of so many neurons as a multiple of STREAM_NEURONS nothing is lost to alignment. */
 static uint32_t part_neurons(const hearth_session *s, uint32_t layer)
 {
-    uint32_t all = device_stream_neurons(s->engine, layer), least = 0, most = all;
-    while (least < most) { /* by bisection */
-        uint32_t middle = most - (most - least) / 2;
-        if (lay_part(s->engine, layer, 0, middle, NULL).bytes <= s->stream_bytes)
-            least = middle;
-        else
-            most = middle - 1;
-    }
-    return least == all || least < TILE_ROWS ? least : least - least % TILE_ROWS;
+    uint32_t all = device_stream_neurons(s->engine, layer);
+    if (all == 0 || lay_part(s->engine, layer, 0, all, NULL).bytes <= s->stream_bytes)
+        return all;
+    uint64_t n = s->stream_bytes / lay_part(s->engine, layer, 0, STREAM_NEURONS, NULL).bytes * STREAM_NEURONS;
+    return (uint32_t)(n < TILE_ROWS ? n : n - n % TILE_ROWS);
 }
 
 uint32_t device_stream_parts(const hearth_session *s, uint32_t layer)

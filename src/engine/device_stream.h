@@ -31,6 +31,9 @@ typedef struct stream_part {
  * activations, no first values that are cut. */
 uint32_t device_stream_neurons(const struct hearth_engine *e, uint32_t layer);
 
+/* The fewest neurons of a part, unless a layer has fewer: parts hold a multiple of so many. */
+#define STREAM_NEURONS 16
+
 /* Returns the bytes of a buffer that holds `neurons` neurons of any layer, or all that it has. */
 size_t device_stream_bytes_for(const struct hearth_engine *e, uint32_t neurons);
 
