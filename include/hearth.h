@@ -344,7 +344,7 @@ typedef enum hearth_activations {
  * differently. */
 typedef enum hearth_stream {
     HEARTH_STREAM_AUTO, /* where it is measured to be faster; on a device that computes with the CPU's cores it is not used */
-    HEARTH_STREAM_ON,   /* in all steps of more than eight rows */
+    HEARTH_STREAM_ON, /* in all steps of more than eight rows */
     HEARTH_STREAM_OFF,
     HEARTH_STREAM_COUNT
 } hearth_stream;

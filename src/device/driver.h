@@ -48,7 +48,7 @@ struct device {
     const char *kernels, *exchange;    /* see device_info */
     uint64_t memory_bytes, free_bytes; /* set by the driver's open; free 0: unknown */
     unsigned units, group;
-    bool is_gpu; /* set by the driver's open */
+    bool is_gpu;                                                 /* set by the driver's open */
     uint64_t budget_bytes, used_bytes, peak_bytes, pinned_bytes; /* of device.c; open may set the budget */
     device_program *running;                                     /* set by program.c */
     bool lost;                                                   /* a program failed; set by program.c */

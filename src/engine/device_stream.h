@@ -5,7 +5,7 @@
  * copied. No neuron is skipped: zeros add nothing, and tiles of rows suit a device better than a list for each token.
  *
  * Here is which layers can be streamed, how their neurons are cut into parts, how a part is packed, and from how many rows of a
- * step on streaming is faster. device_record_stream.c records it; device_session.c feeds it. */
+ * step on streaming is faster. device_stream_decide.c measures that; device_record_stream.c records what the device does. */
 #ifndef ENGINE_DEVICE_STREAM_H
 #define ENGINE_DEVICE_STREAM_H
 

@@ -185,7 +185,8 @@ struct hearth_session {
     uint32_t marks;         /* states of earlier lengths, per sequence   */
     uint32_t widest;        /* longest row of weights that is multiplied */
     uint32_t widest_hidden; /* hidden units of the widest predictor      */
-    uint64_t stream_bytes;  /* of a buffer for the CPU's neurons on their way to a device; 0: they are not streamed, ... */
+    uint64_t
+        stream_bytes; /* of a buffer for the CPU's neurons on their way to a device; 0: they are not streamed, ... */
     const char *stream_refusal; /* ... for this reason                   */
     hearth_progress progress;
     hearth_observer observer;      /* see NULL: none                                         */
