@@ -126,7 +126,7 @@ static void run_well(rig *r, unsigned times)
     if (run(r, x, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     for (size_t c = 0; c < COLUMNS; c++)
-        assert_true(x[c] == (float)times * PARTS * (PARTS + 1) / 2);
+        assert_true(x[c] == (float)(times * PARTS * (PARTS + 1) / 2));
 }
 
 /* Every device that works here, the host with threads, and all exchanges of CUDA. */

@@ -349,7 +349,7 @@ void cuda_program_destroy(device_program *p)
     (void)cuda_enter(p->device, NULL);
     for (size_t queue = 0; queue < DEVICE_QUEUES; queue++) {
         const cuda_pieces *pieces = &own->pieces[queue];
-        for (size_t i = 0; i < pieces->count; i++)
+        for (size_t i = 0; pieces->all != NULL && i < pieces->count; i++)
             if (pieces->all[i].graph != NULL)
                 d->api.executable_free(pieces->all[i].graph);
         mem_free(pieces->all);

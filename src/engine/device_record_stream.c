@@ -74,11 +74,12 @@ void record_streamed(const recorder *r, uint32_t layer, const device_buffer *nor
 {
     const device_vectors *v = r->v;
     uint32_t layers = r->model->hyper.layer_count, count = device_stream_parts(r->s, layer);
+    uint32_t first = device_stream_first(r->s, layer);
     input in = {0};
     if (result->sums) /* of the device's own neurons; what parts give is added to them */
         record_reduce(r, &(block_result){result->sums, result->parts, NULL, NULL}, v->added, FINISH_STORE, 1);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t number = device_stream_first(r->s, layer) + i;
+        uint32_t number = first + i;
         stream_part p = device_stream_part(r->s, layer, i, v->stream[number % STREAM_BUFFERS]);
         send_part(r, number, &p);
         if (i == 0)

@@ -531,25 +531,6 @@ void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
     device_answer(s->device->running, SLOT_NEURONS(layer));
 }
 
-bool device_step_streams(const hearth_session *s, uint32_t layer)
-{
-    return s->device->running == s->device->programs[PROGRAM_STREAMED] && device_stream_parts(s, layer) > 0;
-}
-
-hearth_status device_step_stream(hearth_session *s, uint32_t layer, hearth_error *error)
-{
-    device_session *ds = s->device;
-    uint32_t layers = layers_of(s), first = device_stream_first(s, layer);
-    for (uint32_t i = 0; i < device_stream_parts(s, layer); i++) {
-        uint32_t number = first + i;
-        if (number >= STREAM_BUFFERS)
-            TRY(device_await_published(ds->running, SLOT_PART(layers, number - STREAM_BUFFERS), error));
-        device_stream_pack(s, layer, i, device_buffer_host(ds->mirror.stream[number % STREAM_BUFFERS]));
-        device_answer(ds->running, SLOT_PART(layers, number));
-    }
-    return HEARTH_OK;
-}
-
 bool device_step_is_observed(const hearth_session *s)
 {
     return s->device->running == s->device->programs[PROGRAM_OBSERVED];

@@ -1,7 +1,7 @@
 /* device_stream.c - see device_stream.h. */
 #include "device_stream.h"
 
-#include "engine.h"
+#include "device_state.h"
 
 #include "../device/packing.h"
 
@@ -81,18 +81,14 @@ size_t device_stream_bytes_for(const hearth_engine *e, uint32_t neurons)
 }
 
 /* Returns the neurons of a layer's parts, all but the last one: as many as a buffer holds, in whole tiles of the kernels if it
- * holds one. */
+ * holds one. Of so many neurons as a multiple of STREAM_NEURONS nothing is lost to alignment. */
 static uint32_t part_neurons(const hearth_session *s, uint32_t layer)
 {
-    uint32_t all = device_stream_neurons(s->engine, layer), least = 0, most = all;
-    while (least < most) { /* by bisection */
-        uint32_t middle = most - (most - least) / 2;
-        if (lay_part(s->engine, layer, 0, middle, NULL).bytes <= s->stream_bytes)
-            least = middle;
-        else
-            most = middle - 1;
-    }
-    return least == all || least < TILE_ROWS ? least : least - least % TILE_ROWS;
+    uint32_t all = device_stream_neurons(s->engine, layer);
+    if (all == 0 || lay_part(s->engine, layer, 0, all, NULL).bytes <= s->stream_bytes)
+        return all;
+    uint64_t n = s->stream_bytes / lay_part(s->engine, layer, 0, STREAM_NEURONS, NULL).bytes * STREAM_NEURONS;
+    return (uint32_t)(n < TILE_ROWS ? n : n - n % TILE_ROWS);
 }
 
 uint32_t device_stream_parts(const hearth_session *s, uint32_t layer)
@@ -174,6 +170,28 @@ void device_stream_pack(const hearth_session *s, uint32_t layer, uint32_t index,
     pool_run(s->engine->runtime->threads, part.count, PACK_ROWS, pack_rows, &job);
     pack_bias(&job, l->gate_bias, part.gate_bias_at);
     pack_bias(&job, l->up_bias, part.up_bias_at);
+}
+
+/* ------------------------------------------------------------------ during a step */
+
+bool device_step_streams(const hearth_session *s, uint32_t layer)
+{
+    return s->device->running == s->device->programs[PROGRAM_STREAMED] && device_stream_parts(s, layer) > 0;
+}
+
+hearth_status device_step_stream(hearth_session *s, uint32_t layer, hearth_error *error)
+{
+    device_session *ds = s->device;
+    uint32_t layers = s->engine->model->hyper.layer_count, first = device_stream_first(s, layer),
+             parts = device_stream_parts(s, layer);
+    for (uint32_t i = 0; i < parts; i++) {
+        uint32_t number = first + i;
+        if (number >= STREAM_BUFFERS)
+            TRY(device_await_published(ds->running, SLOT_PART(layers, number - STREAM_BUFFERS), error));
+        device_stream_pack(s, layer, i, device_buffer_host(ds->mirror.stream[number % STREAM_BUFFERS]));
+        device_answer(ds->running, SLOT_PART(layers, number));
+    }
+    return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ whether it pays */

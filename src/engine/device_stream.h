@@ -5,7 +5,7 @@
  * copied. No neuron is skipped: zeros add nothing, and tiles of rows suit a device better than a list for each token.
  *
  * Here is which layers can be streamed, how their neurons are cut into parts, how a part is packed, and from how many rows of a
- * step on streaming is faster. device_record_stream.c records it; device_session.c feeds it. */
+ * step on streaming is faster. device_stream_decide.c measures that; device_record_stream.c records what the device does. */
 #ifndef ENGINE_DEVICE_STREAM_H
 #define ENGINE_DEVICE_STREAM_H
 
@@ -30,6 +30,9 @@ typedef struct stream_part {
  * neuron fires (selectors `all` and `sign`), and nothing needs the activations of both sides at once: no experts, no norm of the
  * activations, no first values that are cut. */
 uint32_t device_stream_neurons(const struct hearth_engine *e, uint32_t layer);
+
+/* The fewest neurons of a part, unless a layer has fewer: parts hold a multiple of so many. */
+#define STREAM_NEURONS 16
 
 /* Returns the bytes of a buffer that holds `neurons` neurons of any layer, or all that it has. */
 size_t device_stream_bytes_for(const struct hearth_engine *e, uint32_t neurons);

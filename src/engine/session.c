@@ -22,11 +22,10 @@
 #define MIN_BATCH             32
 /* The part of a device's budget, one of so many, that steps of more than STEP_ROWS rows may take. */
 #define LONG_STEP_SHARE 16
-/* Bytes of a buffer for neurons that are streamed to a device: some thousand neurons of a large model, which take a bus about a
- * millisecond; so starting a copy and the kernels for it hardly counts. Two such buffers may take the same part of the budget as
- * long steps, and must hold at least so many neurons. */
-#define STREAM_BYTES   ((uint64_t)8 << 20)
-#define STREAM_NEURONS 16
+/* Bytes of a buffer for neurons that are streamed to a device: about a thousand of a large model, which take a bus less than a
+ * millisecond, but much longer than it takes to start a copy and the kernels for them. Two such buffers may take as large a part
+ * of the budget as long steps. */
+#define STREAM_BYTES ((uint64_t)8 << 20)
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
 #define MOST_MARKS    1024

@@ -49,8 +49,9 @@ static void show_device(const hearth_session *s, uint32_t layer)
 static void show_parts(const hearth_session *s, uint32_t layer)
 {
     uint32_t layers = s->engine->model->hyper.layer_count, first = device_stream_first(s, layer);
+    uint32_t end = first + device_stream_parts(s, layer);
     const device_program *p = s->device->running;
-    for (uint32_t i = first; i < first + device_stream_parts(s, layer); i++) {
+    for (uint32_t i = first; i < end; i++) {
         show(s, "bus", "copy", layer, device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_COPY)),
              device_stamp_seconds(p, STAMP_PART(layers, i, PART_STAMP_COPIED)));
         show(s, s->engine->placement->sides[PLACEMENT_DEVICE], "streamed", layer,
