@@ -734,7 +734,7 @@ typedef struct hearth_outcome {
     hearth_status status; /* HEARTH_OK, also if it was cancelled                                */
     const char *error;    /* its text; "" without an error                                       */
     hearth_stop stop;
-    size_t prompt_tokens, kept_tokens; /* of the prompt; of these, kept from an earlier request */
+    size_t prompt_tokens, reused_tokens; /* of the prompt; of these, kept from an earlier request */
     size_t answer_tokens;
     size_t draft_tokens, accepted_tokens;
     double waited_seconds; /* from hearth_scheduler_add until its prompt was begun  */
@@ -778,7 +778,7 @@ typedef struct hearth_load {
     size_t running, waiting; /* requests                                                */
     uint64_t steps, rows;    /* done; rows of these                                     */
     uint64_t prompt_tokens;  /* read; without those that were kept                       */
-    uint64_t kept_tokens, answer_tokens;
+    uint64_t reused_tokens, answer_tokens;
 } hearth_load;
 void hearth_scheduler_load_sized(const hearth_scheduler *scheduler, hearth_load *out, size_t out_size);
 static inline hearth_load hearth_scheduler_load(const hearth_scheduler *scheduler)

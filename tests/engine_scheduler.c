@@ -165,20 +165,20 @@ static void answers_are_those_alone(void **state)
                 stack_check(hearth_scheduler_step(h, NULL, &error), &error);
         }
         run_to_end(h);
-        size_t accepted = 0, kept = 0;
+        size_t accepted = 0, reused = 0;
         for (uint32_t i = 0; i < MOST; i++) {
             same_as_alone(&all[i], prompts[i % PROMPTS], i % 2 ? 0.9F : 0);
             accepted += all[i].outcome.accepted_tokens;
-            kept += all[i].outcome.kept_tokens;
+            reused += all[i].outcome.reused_tokens;
             assert_true(all[i].outcome.accepted_tokens <= all[i].outcome.draft_tokens);
             forget(&all[i]);
         }
-        assert_true(kept > 0);
+        assert_true(reused > 0);
         assert_int_equal(accepted > 0, guesses);
         hearth_load load = hearth_scheduler_load(h);
         assert_int_equal(load.running + load.waiting, 0);
         assert_int_equal(load.answer_tokens, MOST * TOKENS);
-        assert_int_equal(load.kept_tokens, kept);
+        assert_int_equal(load.reused_tokens, reused);
         hearth_scheduler_destroy(h);
         stack_close(&s);
     }
@@ -200,8 +200,8 @@ static void beginnings_are_kept(void **state)
         run_to_end(h);
         ask(h, &s, prompts[0], options, 0, &third);
         run_to_end(h);
-        assert_int_equal(first.outcome.kept_tokens, 0);
-        assert_int_equal(second.outcome.kept_tokens, forgets ? 0 : first.prompt_count - 1);
+        assert_int_equal(first.outcome.reused_tokens, 0);
+        assert_int_equal(second.outcome.reused_tokens, forgets ? 0 : first.prompt_count - 1);
         same_as_alone(&first, prompts[4], 0);
         same_as_alone(&second, prompts[4], 0);
         same_as_alone(&third, prompts[0], 0);

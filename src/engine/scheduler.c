@@ -30,7 +30,7 @@ typedef struct job {
     request request;
     int32_t *prompt; /* its own copy */
     bool cancelled;
-    size_t kept;                   /* tokens of the prompt that its place had read already      */
+    size_t reused;                 /* tokens of the prompt that its place had read already      */
     size_t rows;                   /* in the present step                                       */
     size_t outputs;                /* of these                                                  */
     uint32_t length;               /* of its sequence before it                                 */
@@ -237,7 +237,7 @@ static void end_job(job *j, hearth_status status, const char *text)
                               .error = text,
                               .stop = r->stop,
                               .prompt_tokens = r->prompt_count,
-                              .kept_tokens = j->kept,
+                              .reused_tokens = j->reused,
                               .answer_tokens = r->answer_tokens,
                               .draft_tokens = r->drafted,
                               .accepted_tokens = r->accepted,
@@ -341,7 +341,7 @@ static uint32_t ready_place(hearth_scheduler *s, job *j)
         most = 0;
         (void)hearth_session_truncate(s->session, to, 0, NULL);
     }
-    j->kept = most;
+    j->reused = most;
     return to;
 }
 
@@ -355,9 +355,9 @@ static void admit(hearth_scheduler *s)
         s->places[at].job = j;
         j->begun = clock_seconds();
         j->request.sequence = at;
-        j->request.prompt_read = j->kept;
-        s->load.kept_tokens += j->kept;
-        for (size_t i = 0; i < j->kept; i++)
+        j->request.prompt_read = j->reused;
+        s->load.reused_tokens += j->reused;
+        for (size_t i = 0; i < j->reused; i++)
             hearth_sampler_accept(j->request.sampler, j->prompt[i]);
     }
 }
