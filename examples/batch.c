@@ -24,8 +24,8 @@ typedef struct line {
 static bool add_text(void *user, const hearth_token *token)
 {
     line *l = user;
-    if (l->capacity - l->size < token->size) {
-        char *more = realloc(l->text, l->capacity = 2 * (l->size + token->size));
+    if (l->capacity - l->size <= token->size) {
+        char *more = realloc(l->text, l->capacity = 2 * (l->size + token->size) + 64);
         if (!more)
             return false; /* ends this text */
         l->text = more;

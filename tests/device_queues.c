@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 enum { PARTS = 7, BUFFERS = 2, COLUMNS = 4000, PART_BYTES = COLUMNS * sizeof(float), MOST_DEVICES = 16 };
+enum { SUM_OF_PARTS = PARTS * (PARTS + 1) / 2 }; /* 1 + 2 + ... */
 
 /* Stamps of a part. */
 enum { COPY_BEGINS, COPY_ENDS, WORK_BEGINS, WORK_ENDS, STAMPS };
@@ -126,7 +127,7 @@ static void run_well(rig *r, unsigned times)
     if (run(r, x, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     for (size_t c = 0; c < COLUMNS; c++)
-        assert_true(x[c] == (float)(times * PARTS * (PARTS + 1) / 2));
+        assert_true(x[c] == (float)(times * SUM_OF_PARTS));
 }
 
 /* Every device that works here, the host with threads, and all exchanges of CUDA. */
@@ -241,7 +242,7 @@ static void every_call_fails_once(const char *spec)
         device_fail_at(-1);
         if (status != (n < CALLS ? HEARTH_DEVICE : HEARTH_OK) || (n < CALLS && !strstr(error.text, "injected")))
             fail_msg("%s: call %ld: status %d, '%s'", spec, n, status, error.text);
-        assert_true(n < CALLS || x[0] == PARTS * (PARTS + 1) / 2);
+        assert_true(n < CALLS || x[0] == (float)SUM_OF_PARTS);
         assert_true(!r.d || !r.d->running);
         tear_down(&r);
         assert_int_equal(mem_live(), before);
