@@ -57,8 +57,10 @@ static hearth_status ask(hearth_scheduler *scheduler, const hearth_model *model,
     int32_t *ids = NULL;
     hearth_model_describe(model, &info);
     greedy.temperature = 0;
-    if (!l || !add_text(l, &(hearth_token){.text = text, .size = size}))
+    if (!l || !add_text(l, &(hearth_token){.text = text, .size = size})) {
+        fprintf(stderr, "batch: out of memory\n");
         exit(1);
+    }
     hearth_status status = hearth_tokenize(model, text, size, HEARTH_TEXT_SPECIAL, &ids, &request.prompt_count, error);
     if (status == HEARTH_OK)
         status = hearth_sampler_create(&l->sampler, &greedy, info.vocabulary_size, error);

@@ -756,7 +756,7 @@ typedef struct hearth_request {
 /* Appends a request to those that wait, and stores its number, which is never 0, in *id unless that is NULL. The request
  * begins in a later step.
  * HEARTH_INVALID: the prompt is empty or has unknown tokens, or the sampler is for another vocabulary.
- * HEARTH_FULL: the prompt leaves no room for an answer in the context of a sequence, or too many requests wait. */
+ * HEARTH_FULL: the prompt does not fit into the context of a sequence, or too many requests wait. */
 hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hearth_request *request,
                                          size_t request_size, uint64_t *id, hearth_error *error);
 static inline hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request,
@@ -770,7 +770,7 @@ void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
 /* Does one step; *left, unless NULL, is the number of requests that have not ended. With none it does nothing. An error
  * that concerns one request ends that one alone, and is no error here.
  * HEARTH_CANCELLED: by hearth_session_cancel; all requests are as before, and may go on.
- * HEARTH_DEVICE: the device failed; all requests have ended with this status. */
+ * HEARTH_DEVICE: the device failed; all requests have ended with this status, but those that their callbacks added. */
 hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, size_t *left, hearth_error *error);
 
 /* How busy a scheduler is. */

@@ -1,5 +1,6 @@
 /* engine_scheduler.c - many requests at once: each answer is that of hearth_generate alone, whoever comes, goes, fails or
  * begins alike; guesses change nothing. */
+#include "../src/device/device.h"
 #include "../src/engine/draft.h"
 #include "../src/engine/engine.h"
 
@@ -352,6 +353,101 @@ static void failures_are_their_own(void **state)
     stack_close(&s);
 }
 
+/* Asks for the same again when it ends, as a client that tries once more. */
+typedef struct again {
+    hearth_scheduler *scheduler;
+    hearth_request request;
+    unsigned ended;
+} again;
+
+static void ask_again(void *user, const hearth_outcome *outcome)
+{
+    again *a = user;
+    hearth_error error;
+    assert_int_equal(outcome->status, HEARTH_DEVICE);
+    a->ended++;
+    stack_check(hearth_scheduler_add(a->scheduler, &a->request, NULL, &error), &error);
+}
+
+/* The device fails in the middle of a step: every request ends with that, those that wait as well; one that is added by a
+ * callback ends in the next step. */
+static void a_lost_device_ends_all(void **state)
+{
+    (void)state;
+    stack s = {0};
+    asked all[3], retried;
+    again repeated = {0};
+    hearth_error error;
+    hearth_placement *placement;
+    hearth_runtime_options on_host = {.threads = 2, .device = "host"};
+    hearth_session_options options = {.context = CONTEXT, .sequences = 2};
+    stack_check(hearth_runtime_create(&s.runtime, &on_host, &error), &error);
+    stack_check(hearth_model_open(&s.model, STORIES, NULL, &error), &error);
+    hearth_model_describe(s.model, &s.info);
+    stack_check(hearth_placement_create(&placement, s.model, HEARTH_MODE_DENSE, &error), &error);
+    stack_check(hearth_placement_use_device(placement, s.model, s.info.layer_count, 64, &error), &error);
+    hearth_engine_options placed = {.placement = placement};
+    stack_check(hearth_engine_create(&s.engine, s.runtime, s.model, &placed, &error), &error);
+    stack_check(hearth_session_create(&s.session, s.engine, &options, &error), &error);
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 8});
+    for (uint32_t i = 0; i < 3; i++)
+        ask(h, &s, prompts[i], (hearth_answer_options){.max_tokens = TOKENS, .ignore_end = true}, 0, &all[i]);
+    make_request(&s, prompts[3], (hearth_answer_options){0}, 0, &retried, &repeated.request);
+    repeated.scheduler = h;
+    repeated.request.on_token = NULL;
+    repeated.request.on_end = ask_again;
+    repeated.request.user = &repeated;
+    stack_check(hearth_scheduler_add(h, &repeated.request, NULL, &error), &error);
+    for (unsigned i = 0; i < 4; i++)
+        stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+    assert_true(all[0].count > 0);
+    size_t left;
+    device_fail_at(5);
+    assert_int_equal(hearth_scheduler_step(h, &left, &error), HEARTH_DEVICE);
+    device_fail_at(-1);
+    assert_non_null(strstr(error.text, "injected fault"));
+    assert_int_equal(left, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(all[i].ended, 1);
+        assert_int_equal(all[i].outcome.status, HEARTH_DEVICE);
+        forget(&all[i]);
+    }
+    assert_int_equal(repeated.ended, 1);
+    assert_int_equal(hearth_scheduler_step(h, &left, &error), HEARTH_DEVICE);
+    assert_int_equal(repeated.ended, 2);
+    hearth_scheduler_destroy(h);
+    forget(&retried);
+    hearth_placement_destroy(placement);
+    stack_close(&s);
+}
+
+/* Every allocation of a scheduler and a request fails in turn. */
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    stack s;
+    asked a;
+    hearth_request request;
+    hearth_error error;
+    open_stories(&s, 2, 2);
+    make_request(&s, prompts[0], (hearth_answer_options){.max_tokens = 2}, 0, &a, &request);
+    long live = mem_live(), n = 0;
+    for (hearth_status status = HEARTH_NO_MEMORY; status != HEARTH_OK; n++) {
+        hearth_scheduler *h = NULL;
+        mem_fail_at(n);
+        status = hearth_scheduler_create(&h, s.session, NULL, &error);
+        if (status == HEARTH_OK)
+            status = hearth_scheduler_add(h, &request, NULL, &error);
+        mem_fail_at(-1);
+        assert_true(status == HEARTH_OK || (status == HEARTH_NO_MEMORY && error.text[0] != 0));
+        hearth_scheduler_destroy(h);
+        assert_int_equal(mem_live(), live);
+    }
+    assert_true(n > 6); /* five of the scheduler, two of a request */
+    forget(&a);
+    stack_close(&s);
+}
+
 static void wrong_requests(void **state)
 {
     (void)state;
@@ -439,6 +535,7 @@ int main(void)
         cmocka_unit_test(answers_are_those_alone), cmocka_unit_test(beginnings_are_kept),
         cmocka_unit_test(answers_do_not_wait),     cmocka_unit_test(ends_are_their_own),
         cmocka_unit_test(cancelled_steps_go_on),   cmocka_unit_test(failures_are_their_own),
+        cmocka_unit_test(a_lost_device_ends_all),  cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(wrong_requests),          cmocka_unit_test(guesses_follow_the_longest_match),
         cmocka_unit_test(guesses_must_pay),
     };

@@ -37,9 +37,8 @@ static const option rows[] = {
     {OPTION_ROW(
         0, "json", FLAG, run_values, json, NULL,
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
-        "(those of ids), decode_seconds (choosing and reading them), draft_tokens (guessed), accepted_tokens (of "
-        "these, "
-        "part of the answer), stop_reason, mode, guarantee; sparsity: "
+        "(those of ids), decode_seconds (choosing and reading them), draft_tokens (guessed), accepted_tokens "
+        "(of these, part of the answer), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
         "device, placement, pruning and plan (as `hearth plan --json` has it), where there is one; seed, where the "
         "temperature is not 0; with --chat also "

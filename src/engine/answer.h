@@ -6,7 +6,5 @@
 
 /* Returns how many tokens may be guessed in a step, as its options say. */
 uint64_t answer_draft_tokens(const hearth_answer *answer);
-/* Returns how many tokens it may have; 0: until the context is full. */
-uint32_t answer_max_tokens(const hearth_answer *answer);
 
 #endif

@@ -99,9 +99,7 @@ void record_streamed(const recorder *r, uint32_t layer, const device_buffer *nor
 
 void record_stream_timed(const recorder *r)
 {
-    uint32_t layer = 0;
-    while (device_stream_parts(r->s, layer) == 0)
-        layer++;
+    uint32_t layer = device_stream_first_layer(r->s);
     stream_part p = device_stream_part(r->s, layer, 0, r->v->stream[0]);
     device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_step_layout(r->model, r->rows).end);
     record_copy_rows(r, r->v->normed, r->mirror->normed, r->model->hyper.embedding_length);

@@ -97,6 +97,14 @@ uint32_t device_stream_parts(const hearth_session *s, uint32_t layer)
     return each > 0 ? (uint32_t)items_of(device_stream_neurons(s->engine, layer), each) : 0;
 }
 
+uint32_t device_stream_first_layer(const hearth_session *s)
+{
+    uint32_t layer = 0;
+    while (device_stream_parts(s, layer) == 0)
+        layer++;
+    return layer;
+}
+
 uint32_t device_stream_first(const hearth_session *s, uint32_t layer)
 {
     uint32_t parts = 0;

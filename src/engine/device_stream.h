@@ -39,6 +39,8 @@ size_t device_stream_bytes_for(const struct hearth_engine *e, uint32_t neurons);
 
 /* Returns into how many parts a layer is cut in buffers of session.stream_bytes; 0: it is not streamed. */
 uint32_t device_stream_parts(const struct hearth_session *s, uint32_t layer);
+/* Returns the first layer that is streamed; there is one. */
+uint32_t device_stream_first_layer(const struct hearth_session *s);
 /* Returns the number of a layer's first part, counted over all layers; layer_count: how many parts there are. */
 uint32_t device_stream_first(const struct hearth_session *s, uint32_t layer);
 /* Returns a part of a layer, as it lies in a buffer (NULL: only its offsets count). */

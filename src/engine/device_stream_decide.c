@@ -32,15 +32,6 @@ const char *device_stream_refusal(const hearth_session *s)
 
 /* ------------------------------------------------------------------ measuring */
 
-/* Returns the first layer that is streamed. */
-static uint32_t first_streamed(const hearth_session *s)
-{
-    uint32_t layer = 0;
-    while (device_stream_parts(s, layer) == 0)
-        layer++;
-    return layer;
-}
-
 static double shorter(double a, double b)
 {
     return a < b ? a : b;
@@ -92,7 +83,7 @@ static hearth_status time_part(const hearth_session *s, uint32_t layer, stream_f
 
 hearth_status device_stream_measure(hearth_session *s, stream_figures *out, hearth_error *error)
 {
-    uint32_t layer = first_streamed(s);
+    uint32_t layer = device_stream_first_layer(s);
     device_lock(s->engine->runtime);
     hearth_status status = time_part(s, layer, out, error);
     device_unlock(s->engine->runtime);
@@ -123,6 +114,27 @@ static streamed_neurons count_neurons(const hearth_session *s)
     return n;
 }
 
+/* Finds what was measured for this engine, or measures it. Sessions of several threads may do so at once: all take what the
+ * first one found. */
+static hearth_status find_figures(hearth_session *s, stream_figures *out, hearth_error *error)
+{
+    device_weights *w = s->engine->uploaded;
+    device_lock(s->engine->runtime);
+    bool known = w->stream_measured;
+    *out = w->stream;
+    device_unlock(s->engine->runtime);
+    if (known)
+        return HEARTH_OK;
+    TRY(device_stream_measure(s, out, error));
+    device_lock(s->engine->runtime);
+    if (!w->stream_measured)
+        w->stream = *out;
+    w->stream_measured = true;
+    *out = w->stream;
+    device_unlock(s->engine->runtime);
+    return HEARTH_OK;
+}
+
 /* Says what was decided. why: what it follows from. */
 static void say(const hearth_session *s, const streamed_neurons *n, const char *why)
 {
@@ -140,7 +152,7 @@ static void say(const hearth_session *s, const streamed_neurons *n, const char *
 
 hearth_status device_stream_decide(hearth_session *s, hearth_error *error)
 {
-    device_weights *w = s->engine->uploaded;
+    const device_weights *w = s->engine->uploaded;
     if (s->stream_bytes == 0) {
         /* Nothing is said where nothing could be streamed by any option. */
         if (s->stream_refusal && w && device_stream_bytes_for(s->engine, UINT32_MAX) > 0)
@@ -153,15 +165,14 @@ hearth_status device_stream_decide(hearth_session *s, hearth_error *error)
         say(s, &n, "as asked");
         return HEARTH_OK;
     }
-    if (!w->stream_measured)
-        TRY(device_stream_measure(s, &w->stream, error));
-    w->stream_measured = true;
-    s->device->stream_least = device_stream_least_rows(&w->stream, n.own, n.streamed);
+    stream_figures f;
+    TRY(find_figures(s, &f, error));
+    s->device->stream_least = device_stream_least_rows(&f, n.own, n.streamed);
     char why[160];
     snprintf(why, sizeof why,
              "packing %.2f GB/s, copying %.2f GB/s; a neuron of a row takes the CPU %.3g ns, the device %.3g ns",
-             1e-9 * n.bytes / n.streamed / w->stream.pack_seconds, 1e-9 * n.bytes / n.streamed / w->stream.copy_seconds,
-             1e9 * w->stream.cpu_seconds, 1e9 * w->stream.device_seconds);
+             1e-9 * n.bytes / n.streamed / f.pack_seconds, 1e-9 * n.bytes / n.streamed / f.copy_seconds,
+             1e9 * f.cpu_seconds, 1e9 * f.device_seconds);
     say(s, &n, why);
     return HEARTH_OK;
 }

@@ -30,11 +30,9 @@ typedef struct job {
     request request;
     int32_t *prompt; /* its own copy */
     bool cancelled;
-    size_t reused;                 /* tokens of the prompt that its place had read already      */
-    size_t rows;                   /* in the present step                                       */
-    size_t outputs;                /* of these                                                  */
-    uint32_t length;               /* of its sequence before it                                 */
-    double added, begun, answered; /* times: came, got a place, chose its first token */
+    size_t reused;                 /* tokens of the prompt that its place had read already */
+    size_t rows;                   /* in the present step                                  */
+    double added, begun, answered; /* times: came, got a place, chose its first token      */
     bool (*on_token)(void *user, const hearth_token *token);
     void (*on_end)(void *user, const hearth_outcome *outcome);
     void *user;
@@ -43,7 +41,9 @@ typedef struct job {
 /* The part of a job in a step. */
 typedef struct turn {
     uint32_t place;
-    size_t first, count; /* rows */
+    uint32_t length;     /* of its sequence before the step */
+    size_t first, count; /* its rows */
+    size_t outputs;      /* of these */
 } turn;
 
 /* A sequence. */
@@ -418,11 +418,14 @@ static void add_rows(hearth_scheduler *s, step *to, uint32_t at, size_t most)
 {
     job *j = s->places[at].job;
     j->rows = request_rows(&j->request, most, &s->times, to->rows, s->rows + to->rows);
-    j->length = hearth_session_length(s->session, at);
-    j->outputs = request_answers(&j->request) ? j->rows : j->rows == prompt_left(j);
-    s->turns[to->turns++] = (turn){at, to->rows, j->rows};
-    to->rows += j->rows;
-    to->outputs += j->outputs;
+    turn t = {.place = at,
+              .length = hearth_session_length(s->session, at),
+              .first = to->rows,
+              .count = j->rows,
+              .outputs = request_answers(&j->request) ? j->rows : j->rows == prompt_left(j)};
+    s->turns[to->turns++] = t;
+    to->rows += t.count;
+    to->outputs += t.outputs;
 }
 
 /* Collects the rows of all running jobs. Each may need one of the session's output rows; what remains is for guesses. */
@@ -473,21 +476,22 @@ static hearth_status feed(hearth_scheduler *s, const hearth_row *rows, size_t co
 }
 
 /* Takes back the rows of a step that was not taken to its end. */
-static void take_back(hearth_scheduler *s, place *p)
+static void take_back(hearth_scheduler *s, const turn *t)
 {
     hearth_error error = {0};
-    hearth_status status = hearth_session_truncate(s->session, p->job->request.sequence, p->job->length, &error);
+    hearth_status status = hearth_session_truncate(s->session, t->place, t->length, &error);
     if (status != HEARTH_OK)
-        leave(s, p, HEARTH_STOP_NONE, status, error.text);
+        leave(s, &s->places[t->place], HEARTH_STOP_NONE, status, error.text);
 }
 
-/* Ends all jobs with an error. */
+/* Ends all jobs with an error, but those that their callbacks add. */
 static void end_all(hearth_scheduler *s, hearth_status status, const char *text)
 {
+    uint64_t newest = s->last_id;
     for (uint32_t i = 0; i < s->place_count; i++)
         if (s->places[i].job)
             leave(s, &s->places[i], HEARTH_STOP_NONE, status, text);
-    while (s->first)
+    while (s->first && s->first->id <= newest)
         end_job(take_first(s), status, text);
 }
 
@@ -521,14 +525,16 @@ static hearth_status step_together(hearth_scheduler *s, const step *now, hearth_
 {
     size_t vocabulary = s->session->engine->model->hyper.vocabulary_size;
     const float *logits = s->logits;
+    double start = clock_seconds();
     hearth_status status = feed(s, s->rows, now->rows, error);
-    for (size_t i = 0; status != HEARTH_OK && i < now->turns; i++)
-        take_back(s, &s->places[s->turns[i].place]);
-    for (size_t i = 0; status == HEARTH_OK && i < now->turns; i++) {
-        place *p = &s->places[s->turns[i].place];
-        size_t outputs = p->job->outputs;
-        take(s, p, logits);
-        logits += outputs * vocabulary;
+    if (status == HEARTH_OK && now->prompt_rows == 0)
+        step_times_add(&s->times, now->rows, clock_seconds() - start);
+    for (const turn *t = s->turns; t < s->turns + now->turns; t++) {
+        if (status != HEARTH_OK)
+            take_back(s, t);
+        else
+            take(s, &s->places[t->place], logits);
+        logits += t->outputs * vocabulary;
     }
     return status;
 }
@@ -542,12 +548,9 @@ hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, size_t *left, h
     admit(s);
     step now = collect_rows(s);
     if (now.rows > 0) {
-        double start = clock_seconds();
         hearth_error own = {0};
         s->load.steps++;
         status = step_together(s, &now, &own);
-        if (status == HEARTH_OK && now.prompt_rows == 0)
-            step_times_add(&s->times, now.rows, clock_seconds() - start);
         if (status != HEARTH_OK && concerns_one(status))
             status = step_one_by_one(s, &now, &own);
         if (status == HEARTH_DEVICE)
