@@ -3,6 +3,7 @@
 #include "../src/device/device.h"
 #include "../src/engine/draft.h"
 #include "../src/engine/engine.h"
+#include "../src/engine/request.h"
 
 #include "golden.h"
 
@@ -88,9 +89,9 @@ static uint64_t ask(hearth_scheduler *h, const stack *s, const char *text, heart
 {
     uint64_t id;
     hearth_error error;
-    hearth_request request;
-    make_request(s, text, options, temperature, a, &request);
-    stack_check(hearth_scheduler_add(h, &request, &id, &error), &error);
+    hearth_request asks;
+    make_request(s, text, options, temperature, a, &asks);
+    stack_check(hearth_scheduler_add(h, &asks, &id, &error), &error);
     assert_true(id > 0);
     return id;
 }
@@ -122,10 +123,10 @@ static size_t alone(const char *text, uint32_t max_tokens, float temperature, in
 {
     stack s;
     asked a;
-    hearth_request request;
+    hearth_request asks;
     hearth_error error;
     open_stories(&s, 1, 1);
-    make_request(&s, text, (hearth_answer_options){0}, temperature, &a, &request);
+    make_request(&s, text, (hearth_answer_options){0}, temperature, &a, &asks);
     hearth_answer_options options = {.max_tokens = max_tokens, .ignore_end = true};
     stack_check(hearth_generate(s.session, 0, a.prompt, a.prompt_count, a.sampler, &options, NULL, NULL, NULL, &error),
                 &error);
@@ -174,8 +175,8 @@ static void answers_are_those_alone(void **state)
             assert_true(all[i].outcome.accepted_tokens <= all[i].outcome.draft_tokens);
             forget(&all[i]);
         }
-        assert_true(reused > 0);
-        assert_int_equal(accepted > 0, guesses);
+        /* With guesses, measured times say how many there are, and so who meets whom; see the next two tests. */
+        assert_true(guesses || (accepted == 0 && reused > 0));
         hearth_load load = hearth_scheduler_load(h);
         assert_int_equal(load.running + load.waiting, 0);
         assert_int_equal(load.answer_tokens, MOST * TOKENS);
@@ -183,6 +184,56 @@ static void answers_are_those_alone(void **state)
         hearth_scheduler_destroy(h);
         stack_close(&s);
     }
+}
+
+/* Steps whose rows cost next to nothing, so that every guess is tried, whatever the machine does: the answer is the same, and
+ * some guesses hold and others do not. */
+static void guesses_change_nothing(void **state)
+{
+    (void)state;
+    static float logits[(1 + DRAFT_MOST) * 4096];
+    step_times free_rows = {0};
+    for (unsigned i = 0; i < 8; i++)
+        step_times_add(&free_rows, 1 + i, 1);
+    size_t accepted = 0, drafted = 0;
+    for (uint32_t i = 0; i < 2 * PROMPTS; i++) {
+        const char *text = prompts[i / 2];
+        float temperature = i % 2 ? 0.9F : 0;
+        stack s;
+        asked a;
+        hearth_request asked_for;
+        hearth_error error;
+        hearth_row rows[CONTEXT];
+        int32_t want[CONTEXT];
+        open_stories(&s, 1, 1 + DRAFT_MOST);
+        assert_true(s.info.vocabulary_size <= 4096);
+        make_request(&s, text, (hearth_answer_options){.max_tokens = 4 * TOKENS, .ignore_end = true, .draft_tokens = 6},
+                     temperature, &a, &asked_for);
+        request r = {.session = s.session,
+                     .sampler = a.sampler,
+                     .answer = a.answer,
+                     .prompt = a.prompt,
+                     .prompt_count = a.prompt_count};
+        stack_check(request_begin(&r, &error), &error);
+        while (r.stop == HEARTH_STOP_NONE) {
+            size_t count = request_rows(&r, request_answers(&r) ? 1 + DRAFT_MOST : 5, &free_rows, 0, rows);
+            stack_check(hearth_session_feed(s.session, rows, count, &error), &error);
+            stack_check(hearth_session_logits(s.session, 0, hearth_session_output_count(s.session), logits, &error),
+                        &error);
+            stack_check(request_take(&r, count, logits, &error), &error);
+        }
+        size_t read = hearth_session_length(s.session, 0) - a.prompt_count;
+        assert_int_equal(alone(text, 4 * TOKENS, temperature, want), 4 * TOKENS);
+        assert_true(read == 4 * TOKENS || read + 1 == 4 * TOKENS); /* the last one is read if it was guessed */
+        assert_int_equal(r.answer_tokens, 4 * TOKENS);
+        assert_memory_equal(hearth_session_tokens(s.session, 0) + a.prompt_count, want, read * sizeof *want);
+        assert_int_equal(r.next, want[4 * TOKENS - 1]);
+        accepted += r.accepted;
+        drafted += r.drafted;
+        forget(&a);
+        stack_close(&s);
+    }
+    assert_true(accepted > 0 && accepted < drafted);
 }
 
 /* A prompt that continues what a sequence has read is read from there on; without keeping it is read whole. */
@@ -356,7 +407,7 @@ static void failures_are_their_own(void **state)
 /* Asks for the same again when it ends, as a client that tries once more. */
 typedef struct again {
     hearth_scheduler *scheduler;
-    hearth_request request;
+    hearth_request asks;
     unsigned ended;
 } again;
 
@@ -366,7 +417,7 @@ static void ask_again(void *user, const hearth_outcome *outcome)
     hearth_error error;
     assert_int_equal(outcome->status, HEARTH_DEVICE);
     a->ended++;
-    stack_check(hearth_scheduler_add(a->scheduler, &a->request, NULL, &error), &error);
+    stack_check(hearth_scheduler_add(a->scheduler, &a->asks, NULL, &error), &error);
 }
 
 /* The device fails in the middle of a step: every request ends with that, those that wait as well; one that is added by a
@@ -392,12 +443,12 @@ static void a_lost_device_ends_all(void **state)
     hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 8});
     for (uint32_t i = 0; i < 3; i++)
         ask(h, &s, prompts[i], (hearth_answer_options){.max_tokens = TOKENS, .ignore_end = true}, 0, &all[i]);
-    make_request(&s, prompts[3], (hearth_answer_options){0}, 0, &retried, &repeated.request);
+    make_request(&s, prompts[3], (hearth_answer_options){0}, 0, &retried, &repeated.asks);
     repeated.scheduler = h;
-    repeated.request.on_token = NULL;
-    repeated.request.on_end = ask_again;
-    repeated.request.user = &repeated;
-    stack_check(hearth_scheduler_add(h, &repeated.request, NULL, &error), &error);
+    repeated.asks.on_token = NULL;
+    repeated.asks.on_end = ask_again;
+    repeated.asks.user = &repeated;
+    stack_check(hearth_scheduler_add(h, &repeated.asks, NULL, &error), &error);
     for (unsigned i = 0; i < 4; i++)
         stack_check(hearth_scheduler_step(h, NULL, &error), &error);
     assert_true(all[0].count > 0);
@@ -427,17 +478,17 @@ static void memory_runs_out(void **state)
     (void)state;
     stack s;
     asked a;
-    hearth_request request;
+    hearth_request asks;
     hearth_error error;
     open_stories(&s, 2, 2);
-    make_request(&s, prompts[0], (hearth_answer_options){.max_tokens = 2}, 0, &a, &request);
+    make_request(&s, prompts[0], (hearth_answer_options){.max_tokens = 2}, 0, &a, &asks);
     long live = mem_live(), n = 0;
     for (hearth_status status = HEARTH_NO_MEMORY; status != HEARTH_OK; n++) {
         hearth_scheduler *h = NULL;
         mem_fail_at(n);
         status = hearth_scheduler_create(&h, s.session, NULL, &error);
         if (status == HEARTH_OK)
-            status = hearth_scheduler_add(h, &request, NULL, &error);
+            status = hearth_scheduler_add(h, &asks, NULL, &error);
         mem_fail_at(-1);
         assert_true(status == HEARTH_OK || (status == HEARTH_NO_MEMORY && error.text[0] != 0));
         hearth_scheduler_destroy(h);
@@ -454,29 +505,29 @@ static void wrong_requests(void **state)
     stack s;
     asked a, long_one;
     hearth_error error;
-    hearth_request request, wrong;
+    hearth_request asks, wrong;
     hearth_scheduler *h = NULL;
     char text[CONTEXT * 8] = "";
     open_stories(&s, 2, 2);
     hearth_scheduler_options most = {.prompt_rows = 1u << 17};
     assert_int_equal(hearth_scheduler_create(&h, s.session, &most, &error), HEARTH_INVALID);
     h = new_scheduler(&s, (hearth_scheduler_options){.waiting = 2});
-    make_request(&s, prompts[0], (hearth_answer_options){0}, 0, &a, &request);
-    wrong = request, wrong.prompt_count = 0;
+    make_request(&s, prompts[0], (hearth_answer_options){0}, 0, &a, &asks);
+    wrong = asks, wrong.prompt_count = 0;
     assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
-    wrong = request, wrong.sampler = NULL;
+    wrong = asks, wrong.sampler = NULL;
     assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
     assert_string_equal(error.text, "request: has no sampler");
     int32_t unknown[] = {1, (int32_t)s.info.vocabulary_size};
-    wrong = request, wrong.prompt = unknown, wrong.prompt_count = 2;
+    wrong = asks, wrong.prompt = unknown, wrong.prompt_count = 2;
     assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_INVALID);
     while (strlen(text) < sizeof text - 20)
         strcat(text, "The cat sat. ");
     make_request(&s, text, (hearth_answer_options){0}, 0, &long_one, &wrong);
     assert_int_equal(hearth_scheduler_add(h, &wrong, NULL, &error), HEARTH_FULL);
-    stack_check(hearth_scheduler_add(h, &request, NULL, &error), &error);
-    stack_check(hearth_scheduler_add(h, &request, NULL, &error), &error);
-    assert_int_equal(hearth_scheduler_add(h, &request, NULL, &error), HEARTH_FULL);
+    stack_check(hearth_scheduler_add(h, &asks, NULL, &error), &error);
+    stack_check(hearth_scheduler_add(h, &asks, NULL, &error), &error);
+    assert_int_equal(hearth_scheduler_add(h, &asks, NULL, &error), HEARTH_FULL);
     assert_string_equal(error.text, "scheduler: 2 requests wait already");
     hearth_scheduler_destroy(h); /* with requests that have not ended */
     assert_int_equal(a.ended, 0);
@@ -532,11 +583,17 @@ static void guesses_must_pay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_alone), cmocka_unit_test(beginnings_are_kept),
-        cmocka_unit_test(answers_do_not_wait),     cmocka_unit_test(ends_are_their_own),
-        cmocka_unit_test(cancelled_steps_go_on),   cmocka_unit_test(failures_are_their_own),
-        cmocka_unit_test(a_lost_device_ends_all),  cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(wrong_requests),          cmocka_unit_test(guesses_follow_the_longest_match),
+        cmocka_unit_test(answers_are_those_alone),
+        cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(beginnings_are_kept),
+        cmocka_unit_test(answers_do_not_wait),
+        cmocka_unit_test(ends_are_their_own),
+        cmocka_unit_test(cancelled_steps_go_on),
+        cmocka_unit_test(failures_are_their_own),
+        cmocka_unit_test(a_lost_device_ends_all),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(wrong_requests),
+        cmocka_unit_test(guesses_follow_the_longest_match),
         cmocka_unit_test(guesses_must_pay),
     };
     return run_group(tests, NULL, NULL);
