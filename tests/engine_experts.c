@@ -364,6 +364,23 @@ static void refused_ggufs(void **state)
     unlink(path);
 }
 
+/* A file that tells of more experts than it has tensors is refused before memory is taken for them. */
+static void refused_count(void **state)
+{
+    (void)state;
+    char original[600], path[400];
+    golden_path(original, sizeof original, "mixtral", "model.gguf");
+    snprintf(path, sizeof path, "%s/many.gguf", scratch);
+    checkpoint *from, *to;
+    rewrite_gguf(original, &from, &to);
+    assert_int_equal(checkpoint_set_u32(from, "llama.expert_count", 1024, NULL), HEARTH_OK);
+    write_gguf(path, from, to);
+    check_refused(path, "is of one of 1024 experts, the file has");
+    checkpoint_close(to);
+    checkpoint_close(from);
+    unlink(path);
+}
+
 /* ------------------------------------------------------------------ memory */
 
 /* Opens a file with the n-th allocation failing, for every n until all succeed. */
@@ -422,7 +439,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stacked_folders), cmocka_unit_test(refused_folders),
-                                       cmocka_unit_test(single_ggufs), cmocka_unit_test(refused_ggufs),
+                                       cmocka_unit_test(single_ggufs), cmocka_unit_test(refused_ggufs), cmocka_unit_test(refused_count),
                                        cmocka_unit_test(failing_allocations)};
     return run_group(tests, begin, end);
 }

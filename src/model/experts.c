@@ -16,14 +16,17 @@ static hearth_status add_empty(checkpoint *c, const char *name, const stored_ten
     return checkpoint_add_tensor(c, &all, error);
 }
 
-hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *one, uint32_t expert, uint32_t count,
+hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *one, expert_number number,
                           hearth_error *error)
 {
-    if (expert >= count)
+    if (number.expert >= number.count)
         return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: is of expert %u, the model has %u", c->path, one->name,
-                    expert, count);
+                    number.expert, number.count);
+    if (number.count > number.available)
+        return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: is of one of %u experts, the file has %zu tensors",
+                    c->path, one->name, number.count, number.available);
     if (!checkpoint_find_tensor(c, name))
-        TRY(add_empty(c, name, one, count, error));
+        TRY(add_empty(c, name, one, number.count, error));
     const stored_tensor *all = checkpoint_find_tensor(c, name);
     if (!all->parts)
         return fail(error, HEARTH_FORMAT, "%s: tensor %s: holds all experts, and %.128s holds one of them", c->path,
@@ -32,9 +35,9 @@ hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *
         all->format != one->format)
         return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: differs in shape or format from those of other experts",
                     c->path, one->name);
-    if (all->parts[expert])
+    if (all->parts[number.expert])
         return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: appears twice", c->path, one->name);
-    all->parts[expert] = one->data;
+    all->parts[number.expert] = one->data;
     return HEARTH_OK;
 }
 
@@ -66,17 +69,17 @@ static const tensor_rule *stacked_rule(const family *f, const tensor_rule *singl
     return single; /* no table lacks it */
 }
 
-/* Adds a tensor as it is, or to that of all experts. */
-static hearth_status add_one(checkpoint *c, const family *f, uint32_t count, const stored_tensor *t,
+/* Adds a tensor as it is, or to that of all experts. number: of its file; which expert is found here. */
+static hearth_status add_one(checkpoint *c, const family *f, expert_number number, const stored_tensor *t,
                              hearth_error *error)
 {
-    uint32_t layer, expert;
-    const tensor_rule *rule = single_rule(f, t->name, &layer, &expert);
+    uint32_t layer;
+    const tensor_rule *rule = single_rule(f, t->name, &layer, &number.expert);
     char name[TENSOR_NAME_SIZE];
     if (!rule)
         return checkpoint_add_tensor(c, t, error);
     tensor_rule_name(name, stacked_rule(f, rule), layer, false);
-    return experts_add(c, name, t, expert, count, error);
+    return experts_add(c, name, t, number, error);
 }
 
 /* Adds tensors again, as they were. */
@@ -98,9 +101,10 @@ hearth_status experts_stack(checkpoint *c, const family *f, uint32_t count, hear
     if (i == c->tensor_count)
         return HEARTH_OK;
     stored_tensor *taken = checkpoint_take_tensors(c, &tensors);
+    expert_number number = {.count = count, .available = tensors};
     hearth_status status = HEARTH_OK;
     for (i = 0; i < tensors && status == HEARTH_OK; i++)
-        status = add_one(c, f, count, &taken[i], error);
+        status = add_one(c, f, number, &taken[i], error);
     if (status == HEARTH_OK)
         status = experts_check(c, error);
     if (status != HEARTH_OK)

@@ -7,10 +7,18 @@
 #include "../file/checkpoint.h"
 #include "family.h"
 
+/* Of which expert a tensor is. */
+typedef struct expert_number {
+    uint32_t expert;
+    uint32_t count;   /* experts of the model                                                            */
+    size_t available; /* tensors of the file, with which no more experts than that can be told one by one */
+} expert_number;
+
 /* Adds a tensor [rows][columns] of one expert to the stacked tensor of that name, which is created where it is missing.
- * count: experts of the model. HEARTH_FORMAT: the model has no such expert, the tensor differs from those of other
- * experts in shape or format, the expert was added before, or c has a tensor of that name that is of all experts. */
-hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *one, uint32_t expert, uint32_t count,
+ * HEARTH_FORMAT: the model has no such expert, or more experts than the file has tensors; the tensor differs from those
+ * of other experts in shape or format, the expert was added before, or c has a tensor of that name that is of all
+ * experts. */
+hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *one, expert_number number,
                           hearth_error *error);
 /* Checks that every tensor that was put together has a part of every expert. HEARTH_FORMAT: one is missing (named). */
 hearth_status experts_check(const checkpoint *c, hearth_error *error);

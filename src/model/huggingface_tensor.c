@@ -194,13 +194,15 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
 {
     stored_tensor t = *stored;
     char name[TENSOR_NAME_SIZE];
+    expert_number number = {expert, r->layer.ffn.router.expert_count, r->folder->tensor_count};
     tensor_rule_name(name, rule, layer, false);
     TRY(check_form(r, rule, stored->name));
-    if (rule->stack != DIMENSION_NONE) /* the number in its name is its own */
-        return experts_add(r->out, name, &t, layer, (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->stack),
-                           r->error);
-    if (tensor_rule_is_single(rule, true))
-        return experts_add(r->out, name, &t, expert, r->layer.ffn.router.expert_count, r->error);
+    if (rule->stack != DIMENSION_NONE) { /* the number in its name is its own */
+        number.expert = layer;
+        number.count = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->stack);
+    }
+    if (rule->stack != DIMENSION_NONE || tensor_rule_is_single(rule, true))
+        return experts_add(r->out, name, &t, number, r->error);
     t.name = name;
     TRY(adapt(r, rule, stored->name, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
