@@ -136,5 +136,6 @@ extern const command command_inspect;
 extern const command command_tokenize;
 extern const command command_template;
 extern const command command_tune;
+extern const command command_serve;
 
 #endif

@@ -39,6 +39,7 @@ typedef struct engine_options {
     optional_count gpu_neurons;
     const char *vram, *ram; /* sizes that a plan may take; NULL: the device's budget, and what is free */
     bool plans;             /* set by commands that let the model place itself beside a device         */
+    uint32_t sequences;     /* that such a plan leaves room for; 0: one                                */
     message_options messages;
 } engine_options;
 

@@ -106,6 +106,7 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
         .device_bytes = vram,
         .host_bytes = ram,
         .context = o->context,
+        .sequences = o->sequences,
         .kv = (hearth_kv)o->kv,
         .layers = o->gpu_layers.given ? o->gpu_layers.value : PLAN_FREE,
         .neurons = o->gpu_neurons.given ? o->gpu_neurons.value : PLAN_FREE,

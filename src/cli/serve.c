@@ -1,0 +1,249 @@
+/* serve.c - `hearth serve`: answers requests over HTTP. */
+#include "../serve/serve.h"
+#include "../base/file.h"
+#include "../base/wakeup.h"
+#include "../chat/template.h"
+#include "../model/model.h"
+#include "chat_options.h"
+#include "common.h"
+#include "output.h"
+#include "sampling.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_KEY_BYTES ((size_t)1 << 20)
+/* The longest line with a key: it has to fit into a header. */
+#define LONGEST_KEY 4096
+
+typedef struct serve_values {
+    engine_options engine;
+    chat_options chat;
+    sampling_options sampling;
+    const char *host, *name, *key_file, *body;
+    uint32_t port, parallel, queue, connections, patience;
+    text_list keys;
+} serve_values;
+
+static const option rows[] = {
+    {OPTION_ROW(0, "host", TEXT, serve_values, host, "HOST",
+                "the name or address to listen at (default 127.0.0.1: this machine alone)")},
+    {OPTION_ROW(0, "port", COUNT, serve_values, port, "N", "the port; 0: any free one (default 8080)"), .least = 0,
+     .most = 65535},
+    {OPTION_ROW(0, "alias", TEXT, serve_values, name, "NAME", "the model's name for clients; else its file's")},
+    {OPTION_ROW(0, "api-key", TEXTS, serve_values, keys, "KEY",
+                "a key that requests must show; may be given several times; others see it in the list of processes, so "
+                "a file is better")},
+    {OPTION_ROW(0, "api-key-file", TEXT, serve_values, key_file, "FILE",
+                "a file with a key on each line; empty lines, and those that begin with #, count for nothing")},
+    {OPTION_ROW(0, "parallel", COUNT, serve_values, parallel, "N",
+                "answers that are written at once, each with a context of its own (default 4)"),
+     .least = 1, .most = 256},
+    {OPTION_ROW(0, "queue", COUNT, serve_values, queue, "N",
+                "answers that wait for one of these; further requests are told to come again (default 256)"),
+     .least = 0, .most = 65536},
+    {OPTION_ROW(0, "connections", COUNT, serve_values, connections, "N", "connections at once (default 4096)"),
+     .least = 2, .most = 1 << 20},
+    {OPTION_ROW(
+         0, "timeout", COUNT, serve_values, patience, "SECONDS",
+         "ends a connection without a sign of life for so long (default 60); one that waits for an answer stays"),
+     .least = 1, .most = 86400},
+    {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 16M)")},
+};
+
+static void defaults(void *values)
+{
+    serve_values *v = values;
+    *v = (serve_values){.host = "127.0.0.1",
+                        .port = 8080,
+                        .parallel = 4,
+                        .queue = 256,
+                        .connections = 4096,
+                        .patience = 60,
+                        .body = "16M"};
+    sampling_defaults(&v->sampling);
+}
+
+/* ------------------------------------------------------------------ keys */
+
+static hearth_status add_key(text_list *keys, const char *key, size_t size, arena *memory, const char *from,
+                             hearth_error *error)
+{
+    if (size == 0 || size > LONGEST_KEY)
+        return fail(error, HEARTH_INVALID, "serve: %s: a key is %s", from, size ? "too long" : "empty");
+    const char **items = arena_new_array(memory, keys->count + 1, sizeof *items);
+    char *copy = arena_copy_text(memory, key, size);
+    if (!items || !copy)
+        return fail_memory(error, from, size);
+    if (keys->count > 0)
+        memcpy(items, keys->items, keys->count * sizeof *items);
+    items[keys->count] = copy;
+    *keys = (text_list){items, keys->count + 1};
+    return HEARTH_OK;
+}
+
+/* Adds the keys of a file's lines. A file without any would let in everybody. */
+static hearth_status read_keys(text_list *keys, const char *path, arena *memory, hearth_error *error)
+{
+    char *text;
+    size_t size, before = keys->count;
+    hearth_status status = HEARTH_OK;
+    TRY(file_read(&text, &size, path, MAX_KEY_BYTES, error));
+    for (char *line = text, *next; status == HEARTH_OK && line; line = next) {
+        next = strchr(line, '\n');
+        next = next ? next + 1 : NULL;
+        size_t length = strcspn(line, "\r\n");
+        if (length > 0 && line[0] != '#')
+            status = add_key(keys, line, length, memory, path, error);
+    }
+    mem_free(text);
+    if (status == HEARTH_OK && keys->count == before)
+        status = fail(error, HEARTH_INVALID, "serve: --api-key-file: %s: has no key", path);
+    return status;
+}
+
+static hearth_status check_keys(const text_list *keys, hearth_error *error)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        if (!*keys->items[i] || strlen(keys->items[i]) > LONGEST_KEY)
+            return fail(error, HEARTH_INVALID, "serve: --api-key: is %s", *keys->items[i] ? "too long" : "empty");
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the model */
+
+/* Returns the name of a model's file, without its ending. */
+static const char *name_of(const char *path, arena *memory)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/';)
+        begin--;
+    span name = {path + begin, end - begin};
+    if (name.size > 5 && strncmp(name.data + name.size - 5, ".gguf", 5) == 0)
+        name.size -= 5;
+    return arena_copy_text(memory, name.data, name.size);
+}
+
+/* Fills in what chats need, once the template has been read: its text where it is a file, and the variables as JSON. */
+static hearth_status open_template(serve_options *o, const serve_values *v, const loaded *l, char **text,
+                                   char **variables, hearth_error *error)
+{
+    span source;
+    chat_form form;
+    if (!v->chat.template && v->chat.variables.count == 0)
+        return HEARTH_OK;
+    TRY(chat_source(&v->chat, l->model->source, &source, text, error));
+    TRY(chat_form_open(&form, "serve", &v->chat, source, v->chat.template ? v->chat.template : "chat template", error));
+    hearth_status status = HEARTH_OK;
+    if (form.has_now)
+        status = fail(error, HEARTH_INVALID, "serve: --set: strftime_now: a server's clock cannot be fixed");
+    *variables = json_dumps(form.variables, JSON_COMPACT);
+    chat_form_close(&form);
+    if (status == HEARTH_OK && !*variables)
+        status = fail_memory(error, "--set", 0);
+    o->variables = *variables;
+    o->template_text = *text;
+    o->template_name = *text ? NULL : v->chat.template;
+    return status;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static void say(const loaded *l, const serve *s, const serve_options *o, const message_options *messages)
+{
+    if (!messages->quiet) {
+        if (o->key_count == 0 && strncmp(serve_url(s), "http://127.", 11) != 0 &&
+            strncmp(serve_url(s), "http://[::1]", 12) != 0)
+            output_note("warning", "others can reach %s, and no key is asked of them (--api-key-file)", serve_url(s));
+        fprintf(stderr, "%s: %u answers at once, each of up to %u tokens; mode %s, guarantee %s\n", o->name,
+                o->session.sequences, serve_context(s), hearth_mode_name(hearth_engine_mode(l->engine)),
+                hearth_guarantee_name(hearth_engine_guarantee(l->engine)));
+    }
+    printf("listening on %s\n", serve_url(s));
+    output_flush();
+}
+
+/* Serves until a signal comes, or the device fails. */
+static hearth_status serve_until_signal(const loaded *l, const serve_options *o, const message_options *messages,
+                                        hearth_error *error)
+{
+    serve *s;
+    TRY(serve_open(&s, l->engine, o, error));
+    say(l, s, o, messages);
+    bool lost = wakeup_wait(serve_lost(s));
+    hearth_status status = lost ? serve_state(s, error) : HEARTH_OK;
+    serve_close(s);
+    return status;
+}
+
+static hearth_status load_and_serve(serve_values *v, serve_options *o, hearth_error *error)
+{
+    loaded l;
+    progress p;
+    char *text = NULL, *variables = NULL;
+    v->engine.plans = true;
+    v->engine.sequences = v->parallel;
+    TRY(common_load(&l, &v->engine, &p, error));
+    if (l.is_planned && l.planned.own && o->session.context == 0)
+        o->session.context = (uint32_t)l.planned.request.context;
+    hearth_status status = model_need_tokenizer(l.model, error);
+    if (status == HEARTH_OK)
+        status = open_template(o, v, &l, &text, &variables, error);
+    if (status == HEARTH_OK)
+        status = serve_until_signal(&l, o, &v->engine.messages, error);
+    free(variables);
+    mem_free(text);
+    common_unload(&l);
+    return status;
+}
+
+static hearth_status run_serve(void *values, operands *rest, hearth_error *error)
+{
+    serve_values *v = values;
+    uint64_t body;
+    TRY(common_take_model("serve", &v->engine.model, rest, 0, true, error));
+    TRY(common_size("serve", "body-limit", v->body, &body, error));
+    TRY(check_keys(&v->keys, error));
+    if (v->key_file)
+        TRY(read_keys(&v->keys, v->key_file, rest->memory, error));
+    bool has_seed = v->sampling.seed.given;
+    TRY(sampling_resolve("serve", &v->sampling, rest->memory, error));
+    serve_options o = {
+        .host = v->host,
+        .port = (uint16_t)v->port,
+        .keys = v->keys.items,
+        .key_count = v->keys.count,
+        .name = v->name ? v->name : name_of(v->engine.model.model, rest->memory),
+        .sampling = v->sampling.sampling,
+        .has_seed = has_seed,
+        .session = {.context = v->engine.context, .sequences = v->parallel, .kv = (hearth_kv)v->engine.kv},
+        .queue = v->queue,
+        .connections = v->connections,
+        .patience = v->patience,
+        .body_bytes = body < SIZE_MAX / 8 ? (size_t)body : SIZE_MAX / 8};
+    return o.name ? load_and_serve(v, &o, error) : fail_memory(error, "name", 0);
+}
+
+const command command_serve = {
+    .name = "serve",
+    .path = "serve",
+    .summary = "answer requests over HTTP, as OpenAI's API has them",
+    .usage = "[MODEL] [--port N] [options]",
+    .about = "Listens at a port and answers /v1/chat/completions, /v1/completions and more (docs/serve.md), many "
+             "requests at once. It says where it listens once it answers, and ends at SIGTERM or Ctrl-C. Without "
+             "--host only this machine can reach it. The sampling options are for requests that say nothing.",
+    .example = "  $ hearth serve stories-relu-q8_0.gguf --port 8080\n"
+               "  listening on http://127.0.0.1:8080",
+    .tables = {OPTION_TABLE("server", rows, 0),
+               {"chat", chat_option_rows, CHAT_OPTION_COUNT, offsetof(serve_values, chat)},
+               {"sampling", sampling_option_rows, SAMPLING_OPTION_COUNT, offsetof(serve_values, sampling)},
+               ENGINE_TABLES(offsetof(serve_values, engine)),
+               MESSAGE_TABLE(offsetof(serve_values, engine))},
+    .values_size = sizeof(serve_values),
+    .defaults = defaults,
+    .operands_most = 1,
+    .run = run_serve,
+};

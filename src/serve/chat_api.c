@@ -1,0 +1,199 @@
+/* chat_api.c - /v1/chat/completions: messages in, a message out. */
+#include "api.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+
+#define MOST_CANDIDATES 20
+
+typedef struct chat_fields {
+    bool wants_probabilities;
+    uint32_t candidates;
+    json_t *format, *audio;
+} chat_fields;
+
+static const field rows[] = {
+    {FIELD_ROW("logprobs", BOOL, chat_fields, wants_probabilities)},
+    {FIELD_ROW("top_logprobs", COUNT, chat_fields, candidates), .least = 0, .most = MOST_CANDIDATES},
+    {FIELD_ROW("response_format", FIXED, chat_fields, format), .only = "{\"type\": \"text\"}"},
+    {FIELD_ROW("audio", FIXED, chat_fields, audio)},
+    {FIELD_ROW("functions", FIXED, chat_fields, audio), .only = "[]"},
+};
+
+/* ------------------------------------------------------------------ answers */
+
+static void on_part(void *user, bool is_thought, span text)
+{
+    said *c = user;
+    if (!buffer_put(is_thought ? &c->thoughts : &c->text, text.data, text.size))
+        c->no_memory = true;
+}
+
+/* A control token has no text, but may be a mark of reasoning. */
+static span spell_control(const talk *t, int32_t token)
+{
+    span piece = {0};
+    if (token >= 0 && (hearth_token_attributes(t->serve->model, token) & HEARTH_TOKEN_CONTROL))
+        piece.data = hearth_token_text(t->serve->model, token, &piece.size);
+    return piece;
+}
+
+/* Returns the bytes of a text as a list of numbers; null where the text stands for bytes that are no character. */
+static json_t *bytes_of(const json_t *text)
+{
+    const char *data = json_string_value(text);
+    json_t *list = json_array();
+    if (!data || strstr(data, "\xef\xbf\xbd")) {
+        json_decref(list);
+        return json_null();
+    }
+    for (size_t i = 0; i < json_string_length(text); i++)
+        (void)json_array_append_new(list, json_integer((unsigned char)data[i]));
+    return list;
+}
+
+static json_t *candidate_json(talk *t, const candidate *c)
+{
+    json_t *text = talk_token_text(t, c->token);
+    json_t *bytes = bytes_of(text);
+    return json_pack("{s:o, s:o, s:o}", "token", text, "logprob", talk_probability(c->log_probability), "bytes", bytes);
+}
+
+static bool add_probability(talk *t, said *c, const event *e)
+{
+    json_t *top = json_array(), *entry = candidate_json(t, &e->token);
+    bool ok = top && entry;
+    for (size_t i = 0; i < e->candidate_count && ok; i++)
+        ok = json_array_append_new(top, candidate_json(t, &e->candidates[i])) == 0;
+    ok = json_object_set_new(entry, "top_logprobs", top) == 0 && ok;
+    if (!c->probabilities)
+        c->probabilities = json_array();
+    return json_array_append_new(c->probabilities, entry) == 0 && ok;
+}
+
+static bool add(talk *t, said *c, const event *e)
+{
+    reasoning_push(&c->reasoning, (span){e->text, e->size}, on_part, c);
+    reasoning_push_control(&c->reasoning, spell_control(t, e->token.token), on_part, c);
+    if (t->wants_probabilities && e->token.token >= 0 && !add_probability(t, c, e))
+        return false;
+    return !c->no_memory;
+}
+
+/* What was held back as the possible beginning of a mark is text once the answer has ended. */
+static void finish(said *c)
+{
+    if (c->has_ended)
+        reasoning_finish(&c->reasoning, on_part, c);
+}
+
+static json_t *take_probabilities(const talk *t, said *c)
+{
+    json_t *list = c->probabilities;
+    c->probabilities = NULL;
+    if (!t->wants_probabilities)
+        return json_null();
+    return json_pack("{s:o, s:n}", "content", list ? list : json_array(), "refusal");
+}
+
+static json_t *whole(talk *t, said *c)
+{
+    finish(c);
+    json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", talk_take_text(&c->text));
+    if (c->thoughts.size > 0 && json_object_set_new(message, "reasoning_content", talk_take_text(&c->thoughts)) != 0) {
+        json_decref(message);
+        return NULL;
+    }
+    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)c->number, "message", message, "logprobs",
+                     take_probabilities(t, c), "finish_reason", talk_finish(c));
+}
+
+static json_t *piece(talk *t, said *c, bool ends)
+{
+    json_t *delta = json_object();
+    bool ok = delta;
+    finish(c);
+    if (!c->has_begun)
+        ok = ok && json_object_set_new(delta, "role", json_string("assistant")) == 0;
+    if (c->thoughts.size > 0)
+        ok = ok && json_object_set_new(delta, "reasoning_content", talk_take_text(&c->thoughts)) == 0;
+    if (c->text.size > 0 || !c->has_begun)
+        ok = ok && json_object_set_new(delta, "content", talk_take_text(&c->text)) == 0;
+    if (!ok) {
+        json_decref(delta);
+        return NULL;
+    }
+    return json_pack("{s:i, s:o, s:o, s:o}", "index", (int)c->number, "delta", delta, "logprobs",
+                     take_probabilities(t, c), "finish_reason", ends ? json_string(talk_finish(c)) : json_null());
+}
+
+static const talk_api api = {.object = "chat.completion",
+                             .chunk_object = "chat.completion.chunk",
+                             .id_prefix = "chatcmpl",
+                             .add = add,
+                             .whole = whole,
+                             .piece = piece};
+
+/* ------------------------------------------------------------------ requests */
+
+/* Renders the conversation into the only prompt of a job. *text: freed with hearth_free. */
+static bool render(const serve *s, const conversation_fields *c, job *j, char **text, size_t *size, problem *p)
+{
+    return conversation_text(s, c, text, size, &j->prompts[0].ids, &j->prompts[0].count, p);
+}
+
+/* Creates the talk of a job; its choices begin where the prompt's reasoning stands. */
+static talk *begin(serve *s, job *j, span prompt)
+{
+    talk *t = talk_new(s, &api, j);
+    for (size_t i = 0; t && i < t->count; i++)
+        reasoning_begin(&t->choices[i].reasoning, prompt);
+    return t;
+}
+
+static bool answer(serve *s, json_t *body, reply *out, problem *p)
+{
+    chat_fields f = {0};
+    conversation_fields c;
+    generation g;
+    if (!generation_read(s, body, 0, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p))
+        return false;
+    if (g.most_tokens.given && g.most_tokens.value == 0)
+        return problem_field(p, "max_tokens", "out_of_range", "max_tokens: must be at least 1");
+    if (f.candidates > 0 && !f.wants_probabilities)
+        return problem_field(p, "top_logprobs", "invalid_value", "top_logprobs: needs \"logprobs\": true");
+    if (!conversation_read(body, &c, p))
+        return false;
+    size_t choices = generation_choices(s, &g, 1, "messages", p), size;
+    job *j = choices ? job_new(1, choices) : NULL;
+    if (!j)
+        return choices ? problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory") : false;
+    j->wants_probabilities = f.wants_probabilities;
+    j->candidate_count = f.candidates;
+    char *text = NULL;
+    bool ok = render(s, &c, j, &text, &size, p);
+    talk *t = ok ? begin(s, j, (span){text, size}) : NULL;
+    hearth_free(text);
+    if (ok && !t)
+        ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
+    ok = ok && generation_send(s, &g, j, "messages", p);
+    job_release(j);
+    if (!ok) {
+        talk_free(t);
+        return false;
+    }
+    t->streams = g.streams;
+    t->wants_usage = g.wants_usage;
+    out->talk = t;
+    return true;
+}
+
+void chat_answer_request(serve *s, span text, reply *out)
+{
+    problem p = {0};
+    json_t *body = body_parse(text, &p);
+    if (!body || !answer(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
+}

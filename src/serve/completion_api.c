@@ -1,0 +1,278 @@
+/* completion_api.c - /v1/completions: texts or tokens in, what follows them out; and the probabilities of both. */
+#include "api.h"
+
+#include "../base/memory.h"
+
+#include <math.h>
+
+#define MOST_CANDIDATES 20
+/* What an answer has where the request does not say, in OpenAI's API. */
+#define TOKENS_DEFAULT 16
+
+typedef struct completion_fields {
+    json_t *prompt, *other;
+    bool echoes;
+    field_count candidates;
+} completion_fields;
+
+static const field rows[] = {
+    {FIELD_ROW("prompt", JSON, completion_fields, prompt), .types = FIELD_STRING | FIELD_LIST},
+    {FIELD_ROW("echo", BOOL, completion_fields, echoes)},
+    {FIELD_ROW("logprobs", MAYBE, completion_fields, candidates), .least = 0, .most = MOST_CANDIDATES},
+    {FIELD_ROW("best_of", FIXED, completion_fields, other), .only = "1"},
+    {FIELD_ROW("suffix", FIXED, completion_fields, other), .only = "\"\""},
+};
+
+/* ------------------------------------------------------------------ answers */
+
+static size_t count_characters(span text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.size; i++)
+        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return count;
+}
+
+static json_t *new_probabilities(void)
+{
+    return json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
+}
+
+/* Returns the likeliest tokens as {text: probability}; of those with the same text the likeliest. */
+static json_t *likeliest(talk *t, const event *e)
+{
+    json_t *out = json_object();
+    for (size_t i = 0; i < e->candidate_count; i++) {
+        json_t *text = talk_token_text(t, e->candidates[i].token);
+        if (text && !json_object_get(out, json_string_value(text)))
+            (void)json_object_set_new(out, json_string_value(text), talk_probability(e->candidates[i].log_probability));
+        json_decref(text);
+    }
+    return out;
+}
+
+static bool append(json_t *object, const char *key, json_t *value)
+{
+    return json_array_append_new(json_object_get(object, key), value) == 0;
+}
+
+static bool add_probability(talk *t, said *c, const event *e)
+{
+    bool is_known = !isnan(e->token.log_probability); /* not of the first token of a prompt */
+    if (!c->probabilities)
+        c->probabilities = new_probabilities();
+    json_t *to = c->probabilities;
+    return append(to, "tokens", talk_token_text(t, e->token.token)) &&
+           append(to, "token_logprobs", is_known ? talk_probability(e->token.log_probability) : json_null()) &&
+           append(to, "top_logprobs", is_known ? likeliest(t, e) : json_null()) &&
+           append(to, "text_offset", json_integer((json_int_t)c->characters));
+}
+
+/* A token of a prompt that is scored. The echoed text is there already. */
+static bool add_prompt(talk *t, said *c, const event *e)
+{
+    const char *text;
+    size_t size;
+    if (!t->wants_probabilities)
+        return true;
+    if (!c->reader && hearth_detokenizer_create(&c->reader, t->serve->model, 0, NULL) != HEARTH_OK)
+        return false;
+    bool ok = add_probability(t, c, e);
+    if (hearth_detokenizer_push(c->reader, e->token.token, &text, &size, NULL) == HEARTH_OK)
+        c->characters += count_characters((span){text, size});
+    return ok;
+}
+
+static bool add(talk *t, said *c, const event *e)
+{
+    if (e->kind == EVENT_PROMPT)
+        return add_prompt(t, c, e);
+    if (!c->answers)
+        c->characters = c->prompt_characters;
+    c->answers = true;
+    if (t->wants_probabilities && e->token.token >= 0 && !add_probability(t, c, e))
+        return false;
+    c->characters += count_characters((span){e->text, e->size});
+    return buffer_put(&c->text, e->text, e->size);
+}
+
+static json_t *pack(talk *t, said *c, json_t *finish)
+{
+    json_t *probabilities = c->probabilities;
+    c->probabilities = NULL;
+    if (!t->wants_probabilities)
+        probabilities = json_null();
+    else if (!probabilities)
+        probabilities = new_probabilities();
+    return json_pack("{s:i, s:o, s:o, s:o}", "index", (int)c->number, "text", talk_take_text(&c->text), "logprobs",
+                     probabilities, "finish_reason", finish);
+}
+
+static json_t *whole(talk *t, said *c)
+{
+    return pack(t, c, json_string(talk_finish(c)));
+}
+
+static json_t *piece(talk *t, said *c, bool ends)
+{
+    return pack(t, c, ends ? json_string(talk_finish(c)) : json_null());
+}
+
+static const talk_api api = {.object = "text_completion",
+                             .chunk_object = "text_completion",
+                             .id_prefix = "cmpl",
+                             .add = add,
+                             .whole = whole,
+                             .piece = piece};
+
+/* ------------------------------------------------------------------ prompts */
+
+/* Reads a list of tokens. */
+static bool read_tokens(const serve *s, const json_t *list, job_prompt *out, problem *p)
+{
+    size_t count = json_array_size(list);
+    out->ids = mem_new_array(count ? count : 1, sizeof *out->ids);
+    if (!out->ids)
+        return problem_of(p, NULL, HEARTH_NO_MEMORY, "prompt: out of memory");
+    out->count = count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value >= (json_int_t)s->info.vocabulary_size)
+            return problem_field(p, "prompt", "invalid_value", "prompt: must hold tokens from 0 to %u",
+                                 s->info.vocabulary_size - 1);
+        out->ids[i] = (int32_t)value;
+    }
+    return true;
+}
+
+static bool read_text(const serve *s, const json_t *text, job_prompt *out, problem *p)
+{
+    hearth_error error = {0};
+    hearth_status status =
+        hearth_tokenize(s->model, json_string_value(text), json_string_length(text),
+                        HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &out->ids, &out->count, &error);
+    return status == HEARTH_OK || problem_of(p, "prompt", status, error.text);
+}
+
+static bool read_prompt(const serve *s, const json_t *value, job_prompt *out, problem *p)
+{
+    if (json_is_string(value))
+        return read_text(s, value, out, p);
+    if (json_is_array(value))
+        return read_tokens(s, value, out, p);
+    return problem_field(p, "prompt", "invalid_type",
+                         "prompt: must be a string, a list of strings, a list of tokens, or a list of such lists");
+}
+
+/* Returns the number of prompts: a list of numbers is one. */
+static size_t count_prompts(const json_t *prompt)
+{
+    bool is_list = json_is_array(prompt) && !json_is_number(json_array_get(prompt, 0));
+    return is_list ? json_array_size(prompt) : 1;
+}
+
+static bool read_prompts(const serve *s, const json_t *prompt, job *j, problem *p)
+{
+    bool is_one = json_is_string(prompt) || json_is_number(json_array_get(prompt, 0));
+    for (size_t i = 0; i < j->prompt_count; i++)
+        if (!read_prompt(s, is_one ? prompt : json_array_get(prompt, i), &j->prompts[i], p))
+            return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ echo */
+
+static bool put_tokens(const serve *s, const job_prompt *prompt, buffer *out)
+{
+    hearth_detokenizer *reader;
+    const char *text;
+    size_t size;
+    if (hearth_detokenizer_create(&reader, s->model, 0, NULL) != HEARTH_OK)
+        return false;
+    bool ok = true;
+    for (size_t i = 0; i < prompt->count && ok; i++)
+        ok = hearth_detokenizer_push(reader, prompt->ids[i], &text, &size, NULL) == HEARTH_OK &&
+             buffer_put(out, text, size);
+    hearth_detokenizer_finish(reader, &text, &size);
+    ok = ok && buffer_put(out, text, size);
+    hearth_detokenizer_destroy(reader);
+    return ok;
+}
+
+/* Puts the prompts before their answers: as they were given, or the text of their tokens. */
+static bool echo(talk *t, const json_t *prompt)
+{
+    size_t each = t->count / t->job->prompt_count;
+    for (size_t i = 0; i < t->count; i++) {
+        said *c = &t->choices[i];
+        const json_t *given = json_is_string(prompt) ? prompt : json_array_get(prompt, i / each);
+        bool ok = json_is_string(given) ? buffer_put(&c->text, json_string_value(given), json_string_length(given))
+                                        : put_tokens(t->serve, &t->job->prompts[i / each], &c->text);
+        if (!ok)
+            return false;
+        c->prompt_characters = count_characters((span){c->text.data, c->text.size});
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static bool check(const generation *g, const completion_fields *f, problem *p)
+{
+    if (!f->prompt)
+        return problem_field(p, "prompt", "missing", "prompt: is missing");
+    if (json_is_array(f->prompt) && json_array_size(f->prompt) == 0)
+        return problem_field(p, "prompt", "invalid_value", "prompt: is empty, there is nothing to continue");
+    if (g->most_tokens.value == 0 && !f->echoes)
+        return problem_field(p, "max_tokens", "out_of_range", "max_tokens: may be 0 only with \"echo\": true");
+    return true;
+}
+
+/* Fills in a job and sends it; *out is its talk. */
+static bool send(serve *s, const generation *g, const completion_fields *f, job *j, talk **out, problem *p)
+{
+    j->wants_probabilities = f->candidates.given;
+    j->candidate_count = f->candidates.value;
+    j->scores_prompt = f->echoes && (f->candidates.given || g->most_tokens.value == 0);
+    if (!read_prompts(s, f->prompt, j, p))
+        return false;
+    *out = talk_new(s, &api, j);
+    if (!*out || (f->echoes && !echo(*out, f->prompt)))
+        return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
+    (*out)->streams = g->streams;
+    (*out)->wants_usage = g->wants_usage;
+    return generation_send(s, g, j, "prompt", p);
+}
+
+static bool answer(serve *s, const json_t *body, reply *out, problem *p)
+{
+    completion_fields f = {0};
+    generation g;
+    if (!generation_read(s, body, TOKENS_DEFAULT, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p) ||
+        !check(&g, &f, p))
+        return false;
+    size_t prompts = count_prompts(f.prompt), choices = generation_choices(s, &g, prompts, "prompt", p);
+    if (choices == 0)
+        return false;
+    job *j = job_new(prompts, choices);
+    talk *t = NULL;
+    if (!j)
+        return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
+    bool ok = send(s, &g, &f, j, &t, p);
+    job_release(j);
+    if (ok)
+        out->talk = t;
+    else
+        talk_free(t);
+    return ok;
+}
+
+void completion_answer_request(serve *s, span text, reply *out)
+{
+    problem p = {0};
+    json_t *body = body_parse(text, &p);
+    if (!body || !answer(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
+}

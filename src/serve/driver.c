@@ -1,0 +1,422 @@
+/* driver.c - the loop around the scheduler. */
+#include "driver.h"
+
+#include "scorer.h"
+
+#include "../base/clock.h"
+#include "../base/memory.h"
+#include "../base/thread.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* How often it is asked whether clients are still there, and how often answers are listed. */
+#define LOOK_SECONDS 0.1
+#define LIST_SECONDS 0.02
+/* Clients that are asked about at once. */
+#define LOOK_SOCKETS 64
+/* The scheduler itself never refuses: the mailbox bounds what it is given. */
+#define SCHEDULER_WAITING 65536
+/* Answers that driver_list knows of. */
+#define MOST_LISTED 256
+
+struct driver {
+    driver_options options;
+    hearth_session *session;
+    hearth_scheduler *scheduler;
+    scorer *scorer;
+    size_t vocabulary;
+    mailbox box;
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool stops, has_ended;
+    /* The thread's. */
+    job *jobs, *newest; /* that have not ended      */
+    size_t scheduled;   /* choices in the scheduler */
+    double looked, published;
+    /* What others may read. */
+    pthread_mutex_t lock;
+    hearth_error lost; /* status other than HEARTH_OK: the device has failed */
+    driver_answer listed[MOST_LISTED];
+    size_t listed_count, running, waiting;
+};
+
+/* ------------------------------------------------------------------ choices end */
+
+static void link_job(driver *d, job *j)
+{
+    j->next = NULL;
+    j->previous = d->newest;
+    *(d->newest ? &d->newest->next : &d->jobs) = j;
+    d->newest = j;
+}
+
+static void unlink_job(driver *d, job *j)
+{
+    *(j->previous ? &j->previous->next : &d->jobs) = j->next;
+    *(j->next ? &j->next->previous : &d->newest) = j->previous;
+}
+
+/* Tells the end of a choice, and lets go of its job with the last one. */
+static void end_choice(driver *d, job_choice *c)
+{
+    job *j = c->job;
+    metrics *m = d->options.metrics;
+    c->ended = true;
+    metrics_add(m, METRIC_PROMPT_TOKENS, c->ending.prompt_tokens);
+    metrics_add(m, METRIC_REUSED_TOKENS, c->ending.reused_tokens);
+    if (c->ending.code && strcmp(c->ending.code, "too_slow") == 0 && !atomic_exchange(&j->cancelled, true))
+        metrics_add(m, METRIC_TOO_SLOW, 1);
+    (void)outbox_put(&j->outbox, &c->end);
+    mailbox_done(&d->box, 1);
+    if (--j->left > 0)
+        return;
+    unlink_job(d, j);
+    outbox_close(&j->outbox);
+    job_release(j);
+}
+
+static void on_end(void *user, const hearth_outcome *outcome)
+{
+    job_choice *c = user;
+    driver *d = c->job->driver;
+    c->request = 0;
+    d->scheduled--;
+    c->ending.stop = outcome->stop;
+    c->ending.prompt_tokens = outcome->prompt_tokens;
+    c->ending.reused_tokens = outcome->reused_tokens;
+    c->ending.answer_tokens = outcome->answer_tokens;
+    if (outcome->status != HEARTH_OK && c->ending.status == HEARTH_OK)
+        choice_fail(c, outcome->status, NULL, outcome->error);
+    end_choice(d, c);
+}
+
+/* ------------------------------------------------------------------ choices begin */
+
+static void count_token(driver *d, job_choice *c)
+{
+    double now = clock_seconds();
+    metrics_add(d->options.metrics, METRIC_ANSWER_TOKENS, 1);
+    if (c->said > 0)
+        metrics_observe(d->options.metrics, HISTOGRAM_NEXT_TOKEN, now - c->said);
+    else
+        metrics_observe(d->options.metrics, HISTOGRAM_FIRST_TOKEN, now - c->job->arrived);
+    c->said = now;
+    c->told++;
+}
+
+static bool on_token(void *user, const hearth_token *token)
+{
+    job_choice *c = user;
+    driver *d = c->job->driver;
+    if (atomic_load(&c->job->cancelled))
+        return false;
+    if (token->token >= 0)
+        count_token(d, c);
+    return choice_tell(c, EVENT_TOKEN, token->token, (span){token->text, token->size},
+                       c->job->wants_probabilities ? token->logits : NULL, d->vocabulary);
+}
+
+static void schedule(driver *d, job_choice *c)
+{
+    const job_prompt *p = &c->job->prompts[c->prompt];
+    hearth_error error = {0};
+    hearth_request request = {.prompt = p->ids,
+                              .prompt_count = p->count,
+                              .sampler = c->sampler,
+                              .answer = c->answer,
+                              .on_token = on_token,
+                              .on_end = on_end,
+                              .user = c};
+    hearth_status status = hearth_scheduler_add(d->scheduler, &request, &c->request, &error);
+    if (status == HEARTH_OK) {
+        d->scheduled++;
+        return;
+    }
+    choice_fail(c, status, NULL, error.text);
+    end_choice(d, c);
+}
+
+/* Takes what came, in order. */
+static void take_jobs(driver *d, bool waits)
+{
+    letter *next;
+    for (letter *l = mailbox_take(&d->box, waits); l; l = next) {
+        job *j = (job *)l;
+        next = l->next;
+        link_job(d, j);
+        j->left = j->choice_count;
+        for (size_t i = 0, count = j->choice_count; i < count; i++) /* the job is gone if the last one fails */
+            if (j->scores_prompt)
+                scorer_add(d->scorer, &j->choices[i]);
+            else
+                schedule(d, &j->choices[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ clients go */
+
+static void look_at_some(job **jobs, struct pollfd *sockets, nfds_t count)
+{
+    if (poll(sockets, count, 0) <= 0)
+        return;
+    for (nfds_t i = 0; i < count; i++)
+        if (sockets[i].revents)
+            atomic_store(&jobs[i]->cancelled, true);
+}
+
+/* Asks whether clients have closed their side. While a connection only waits, nobody else listens to its socket. */
+static void look_for_clients(driver *d)
+{
+    struct pollfd sockets[LOOK_SOCKETS];
+    job *jobs[LOOK_SOCKETS];
+    nfds_t count = 0;
+    for (job *j = d->jobs; j; j = j->next) {
+        int socket = atomic_load(&j->socket);
+        if (socket < 0)
+            continue;
+        jobs[count] = j;
+        sockets[count++] = (struct pollfd){.fd = socket, .events = POLLRDHUP};
+        if (count == LOOK_SOCKETS) {
+            look_at_some(jobs, sockets, count);
+            count = 0;
+        }
+    }
+    look_at_some(jobs, sockets, count);
+}
+
+/* Ends what was cancelled in the scheduler's next step; the scorer looks by itself. */
+static void cancel_jobs(driver *d)
+{
+    for (job *j = d->jobs; j; j = j->next)
+        if (atomic_load(&j->cancelled))
+            for (size_t i = 0; i < j->choice_count; i++)
+                if (j->choices[i].request)
+                    hearth_scheduler_cancel(d->scheduler, j->choices[i].request);
+}
+
+/* ------------------------------------------------------------------ what others may know */
+
+/* Lists what is being answered. The scheduler takes requests in the order in which they came. */
+static void publish(driver *d, bool now)
+{
+    double time = clock_seconds();
+    if (!now && time - d->published < LIST_SECONDS)
+        return;
+    d->published = time;
+    hearth_load load = hearth_scheduler_load(d->scheduler);
+    metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
+    pthread_mutex_lock(&d->lock);
+    d->running = load.running;
+    d->waiting = load.waiting;
+    d->listed_count = 0;
+    for (job *j = d->jobs; j; j = j->next)
+        for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
+            const job_choice *c = &j->choices[i];
+            if (!c->ended)
+                d->listed[d->listed_count++] = (driver_answer){.request = c->request,
+                                                               .prompt_tokens = j->prompts[c->prompt].count,
+                                                               .answer_tokens = c->told,
+                                                               .seconds = time - j->arrived};
+        }
+    for (size_t i = 0; i < d->listed_count; i++)
+        d->listed[i].runs = i < d->running;
+    pthread_mutex_unlock(&d->lock);
+}
+
+size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, size_t *waiting)
+{
+    pthread_mutex_lock(&d->lock);
+    size_t count = d->listed_count < most ? d->listed_count : most;
+    memcpy(out, d->listed, count * sizeof *out);
+    *running = d->running;
+    *waiting = d->waiting;
+    pthread_mutex_unlock(&d->lock);
+    return count;
+}
+
+bool driver_is_well(driver *d, hearth_error *error)
+{
+    pthread_mutex_lock(&d->lock);
+    *error = d->lost;
+    pthread_mutex_unlock(&d->lock);
+    return error->status == HEARTH_OK;
+}
+
+/* Says that nothing can be computed any more. */
+static void lose(driver *d, const char *text)
+{
+    pthread_mutex_lock(&d->lock);
+    bool first = d->lost.status == HEARTH_OK;
+    if (first)
+        (void)fail(&d->lost, HEARTH_DEVICE, "%s", text);
+    pthread_mutex_unlock(&d->lock);
+    mailbox_close(&d->box);
+    if (first)
+        d->options.on_lost(d->options.user);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void score_part(driver *d)
+{
+    job_choice *c;
+    scorer_result result = scorer_step(d->scorer, &c);
+    if (result == SCORER_SCORED)
+        schedule(d, c);
+    if (result != SCORER_ENDED)
+        return;
+    if (c->ending.status == HEARTH_DEVICE)
+        lose(d, c->ending.error);
+    if (c->ending.answer_tokens > 0)
+        count_token(d, c);
+    end_choice(d, c);
+}
+
+static void step(driver *d)
+{
+    hearth_error error = {0};
+    if (clock_seconds() - d->looked >= LOOK_SECONDS) {
+        look_for_clients(d);
+        d->looked = clock_seconds();
+    }
+    cancel_jobs(d);
+    if (d->scheduled > 0 && hearth_scheduler_step(d->scheduler, NULL, &error) == HEARTH_DEVICE)
+        lose(d, error.text);
+    if (scorer_is_busy(d->scorer))
+        score_part(d);
+}
+
+/* Ends all jobs, also those that nobody has taken from the box yet. */
+static void end_jobs(driver *d)
+{
+    mailbox_close(&d->box);
+    hearth_scheduler_destroy(d->scheduler); /* calls nobody back */
+    d->scheduler = NULL;
+    for (letter *l = mailbox_take(&d->box, false), *next; l; l = next) {
+        next = l->next;
+        link_job(d, (job *)l);
+        ((job *)l)->left = ((job *)l)->choice_count;
+    }
+    for (job *j = d->jobs, *next; j; j = next) {
+        next = j->next;
+        for (size_t i = 0, left = j->left; left > 0; i++) {
+            job_choice *c = &j->choices[i];
+            if (c->ended)
+                continue;
+            choice_fail(c, HEARTH_CANCELLED, "shutting_down", "the server is shutting down");
+            left--;
+            end_choice(d, c);
+        }
+    }
+}
+
+static void *work(void *user)
+{
+    driver *d = user;
+    while (!atomic_load(&d->stops)) {
+        bool is_idle = d->scheduled == 0 && !scorer_is_busy(d->scorer);
+        if (is_idle)
+            publish(d, true);
+        take_jobs(d, is_idle);
+        step(d);
+        publish(d, false);
+        hearth_error error;
+        if (!driver_is_well(d, &error))
+            break;
+    }
+    end_jobs(d);
+    atomic_store(&d->has_ended, true);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ life */
+
+hearth_status driver_create(driver **out, const hearth_engine *engine, const driver_options *options,
+                            hearth_error *error)
+{
+    driver *d = mem_new(sizeof *d);
+    hearth_model_info info;
+    hearth_status status;
+    if (!d)
+        return fail_memory(error, "driver", sizeof *d);
+    hearth_model_describe(hearth_engine_model(engine), &info);
+    d->options = *options;
+    d->vocabulary = info.vocabulary_size;
+    pthread_mutex_init(&d->lock, NULL);
+    mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
+    hearth_scheduler_options scheduler = {.waiting = SCHEDULER_WAITING};
+    TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
+    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
+    d->options.session.context = hearth_session_context(d->session);
+    TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
+    d->has_thread = thread_start(&d->thread, work, d);
+    if (!d->has_thread) {
+        status = fail(error, HEARTH_NO_MEMORY, "serve: the system cannot create a thread");
+        goto failed;
+    }
+    *out = d;
+    return HEARTH_OK;
+failed:
+    driver_destroy(d);
+    return status;
+}
+
+void driver_stop(driver *d)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    if (!d->has_thread)
+        return;
+    atomic_store(&d->stops, true);
+    mailbox_close(&d->box);
+    while (!atomic_load(&d->has_ended)) { /* a cancel that comes between two steps has no effect */
+        hearth_session_cancel(d->session);
+        scorer_cancel(d->scorer);
+        nanosleep(&moment, NULL);
+    }
+    pthread_join(d->thread, NULL);
+    d->has_thread = false;
+}
+
+void driver_destroy(driver *d)
+{
+    if (!d)
+        return;
+    driver_stop(d);
+    hearth_scheduler_destroy(d->scheduler);
+    scorer_destroy(d->scorer);
+    hearth_session_destroy(d->session);
+    mailbox_destroy(&d->box);
+    pthread_mutex_destroy(&d->lock);
+    mem_free(d);
+}
+
+/* ------------------------------------------------------------------ jobs come */
+
+mailbox_result driver_send(driver *d, job *j)
+{
+    j->driver = d;
+    job_share(j);
+    mailbox_result result = mailbox_put(&d->box, &j->letter, j->choice_count);
+    if (result != MAILBOX_TAKEN)
+        job_release(j);
+    return result;
+}
+
+void driver_cancel(driver *d, job *j)
+{
+    atomic_store(&j->cancelled, true);
+    mailbox_poke(&d->box);
+}
+
+size_t driver_room(const driver *d)
+{
+    return d->box.most;
+}
+
+uint32_t driver_context(const driver *d)
+{
+    return d->options.session.context;
+}

@@ -1,0 +1,52 @@
+/* driver.h - the thread that computes: it alone uses the session and its scheduler.
+ *
+ * It takes jobs from its mailbox, lets the scheduler step as long as there is one, and puts what comes of it into the
+ * jobs' outboxes. Between steps it ends jobs whose client has gone. Threads that speak HTTP never compute. */
+#ifndef SERVE_DRIVER_H
+#define SERVE_DRIVER_H
+
+#include "job.h"
+#include "metrics.h"
+
+typedef struct driver driver;
+
+typedef struct driver_options {
+    hearth_session_options session;
+    uint32_t queue; /* most answers that wait */
+    metrics *metrics;
+    void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
+    void *user;
+} driver_options;
+
+/* Takes the session's memory and starts the thread. */
+hearth_status driver_create(driver **out, const hearth_engine *engine, const driver_options *options,
+                            hearth_error *error);
+/* Ends all jobs, as soon as the present layer is done, and the thread. Jobs are refused from then on. */
+void driver_stop(driver *d);
+/* Stops it if it runs, and frees it. */
+void driver_destroy(driver *d);
+
+/* Shares in a complete job. MAILBOX_FULL: too many wait; MAILBOX_CLOSED: it was stopped. */
+mailbox_result driver_send(driver *d, job *j);
+/* Asks to end a job: its client has gone. */
+void driver_cancel(driver *d, job *j);
+
+/* Returns the most answers of one job that could ever be taken, and the positions of a sequence. */
+size_t driver_room(const driver *d);
+uint32_t driver_context(const driver *d);
+/* Returns false once the device has failed; then *error says how. */
+bool driver_is_well(driver *d, hearth_error *error);
+
+/* An answer that is being written or waits. */
+typedef struct driver_answer {
+    bool runs;
+    uint64_t request; /* a number of its own */
+    size_t prompt_tokens, answer_tokens;
+    double seconds; /* since it came */
+} driver_answer;
+
+/* Copies what is known of the answers that were there after the last step, oldest first, at most `most`. Returns their
+ * number. *running, *waiting: all of them. */
+size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, size_t *waiting);
+
+#endif

@@ -1,0 +1,185 @@
+/* generate.c - from the fields of a request to a job: what all APIs that write answers share. */
+#include "api.h"
+
+#include "../base/memory.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define MOST_CHOICES 128
+#define MOST_STOPS   16
+#define MOST_BIASES  1024
+#define MOST_TOKENS  (1 << 30)
+
+#define SAMPLING(name_, kind_, field_, least_, most_)                                            \
+    {                                                                                            \
+        FIELD_ROW(name_, kind_, generation, sampling.field_), .least = (least_), .most = (most_) \
+    }
+
+static const field rows[] = {
+    SAMPLING("temperature", NUMBER, temperature, 0, 100),
+    SAMPLING("top_p", NUMBER, top_p, 0, 1),
+    SAMPLING("top_k", COUNT, top_k, 0, INT32_MAX),
+    SAMPLING("min_p", NUMBER, min_p, 0, 1),
+    SAMPLING("repeat_penalty", NUMBER, repeat_penalty, 1e-6, 100),
+    SAMPLING("repetition_penalty", NUMBER, repeat_penalty, 1e-6, 100),
+    SAMPLING("presence_penalty", NUMBER, presence_penalty, -100, 100),
+    SAMPLING("frequency_penalty", NUMBER, frequency_penalty, -100, 100),
+    {FIELD_ROW("seed", SEED, generation, seed)},
+    {FIELD_ROW("max_tokens", MAYBE, generation, most_tokens), .least = 0, .most = MOST_TOKENS},
+    {FIELD_ROW("max_completion_tokens", MAYBE, generation, most_tokens), .least = 0, .most = MOST_TOKENS},
+    {FIELD_ROW("n", COUNT, generation, count), .least = 1, .most = MOST_CHOICES},
+    {FIELD_ROW("stream", BOOL, generation, streams)},
+    {FIELD_ROW("ignore_eos", BOOL, generation, ignores_end)},
+    {FIELD_ROW("stop", JSON, generation, stops), .types = FIELD_STRING | FIELD_LIST},
+    {FIELD_ROW("logit_bias", JSON, generation, biases), .types = FIELD_OBJECT},
+    {FIELD_ROW("stream_options", JSON, generation, stream_options), .types = FIELD_OBJECT},
+};
+
+static const field stream_rows[] = {
+    {FIELD_ROW("include_usage", BOOL, generation, wants_usage)},
+};
+
+static bool check_stops(const json_t *stops, problem *p)
+{
+    size_t i;
+    json_t *stop;
+    if (json_is_string(stops) && json_string_length(stops) == 0)
+        return problem_field(p, "stop", "invalid_value", "stop: must not be empty");
+    if (json_array_size(stops) > MOST_STOPS)
+        return problem_field(p, "stop", "out_of_range", "stop: has %zu strings, at most %d are allowed",
+                             json_array_size(stops), MOST_STOPS);
+    json_array_foreach(stops, i, stop) if (!json_is_string(stop) || json_string_length(stop) == 0) return problem_field(
+        p, "stop", "invalid_type", "stop[%zu]: must be a string, and not empty", i);
+    return true;
+}
+
+bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p)
+{
+    *out = (generation){.sampling = s->options.sampling, .count = 1};
+    if (!fields_read(FIELDS(rows), body, "", out, p))
+        return false;
+    if (!fields_read(FIELDS(stream_rows), out->stream_options, "stream_options.", out, p))
+        return false;
+    if (out->stream_options && !out->streams)
+        return problem_field(p, "stream_options", "invalid_value", "stream_options: needs \"stream\": true");
+    if (!out->most_tokens.given)
+        out->most_tokens.value = most_default;
+    return check_stops(out->stops, p);
+}
+
+/* ------------------------------------------------------------------ what the library needs */
+
+static bool read_bias(const char *key, const json_t *value, hearth_logit_bias *out)
+{
+    char *end;
+    errno = 0;
+    long id = strtol(key, &end, 10);
+    double bias = json_number_value(value);
+    *out = (hearth_logit_bias){(int32_t)id, (float)bias};
+    return end > key && !*end && !errno && id >= 0 && id <= INT32_MAX && json_is_number(value) && bias >= -100 &&
+           bias <= 100;
+}
+
+/* Reads {"15043": -1.5} into biases [MOST_BIASES]. */
+static bool read_biases(const generation *g, hearth_logit_bias *biases, size_t *count, problem *p)
+{
+    const char *key;
+    json_t *value;
+    *count = 0;
+    if (json_object_size(g->biases) > MOST_BIASES)
+        return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
+    json_object_foreach(g->biases, key, value) if (!read_bias(key, value, &biases[(*count)++])) return problem_field(
+        p, "logit_bias", "invalid_value",
+        "logit_bias: must map the numbers of tokens to numbers from -100 to 100, but has \"%.32s\"", key);
+    return true;
+}
+
+static uint64_t choose_seed(const serve *s, const generation *g, uint32_t number)
+{
+    uint64_t seed = s->options.sampling.seed;
+    if (g->seed.given)
+        return g->seed.value + number;
+    if (s->options.has_seed)
+        return seed + number;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
+        seed += number;
+    return seed;
+}
+
+/* Creates the samplers and answers of a job. */
+static hearth_status fill_choices(const serve *s, const generation *g, job *j, const hearth_sampling *sampling,
+                                  hearth_error *error)
+{
+    const char *stops[MOST_STOPS];
+    hearth_answer_options answer = {.stops = stops, .ignore_end = g->ignores_end, .max_tokens = g->most_tokens.value};
+    if (json_is_string(g->stops))
+        stops[answer.stop_count++] = json_string_value(g->stops);
+    for (size_t i = 0; i < json_array_size(g->stops); i++)
+        stops[answer.stop_count++] = json_string_value(json_array_get(g->stops, i));
+    for (size_t i = 0; i < j->choice_count; i++) {
+        job_choice *c = &j->choices[i];
+        hearth_sampling own = *sampling;
+        own.seed = choose_seed(s, g, c->number);
+        c->prompt = (uint32_t)(i / (j->choice_count / j->prompt_count));
+        TRY(hearth_sampler_create(&c->sampler, &own, s->info.vocabulary_size, error));
+        TRY(hearth_answer_create(&c->answer, s->model, &answer, error));
+    }
+    return HEARTH_OK;
+}
+
+static bool check_prompts(const serve *s, const job *j, const char *param, problem *p)
+{
+    uint32_t context = driver_context(s->driver);
+    for (size_t i = 0; i < j->prompt_count; i++) {
+        if (j->prompts[i].count == 0)
+            return problem_field(p, param, "invalid_value", "%s: is empty, there is nothing to continue", param);
+        if (j->prompts[i].count > context)
+            return problem_field(p, param, "context_length_exceeded", "%s: has %zu tokens, the context only %u", param,
+                                 j->prompts[i].count, context);
+    }
+    return true;
+}
+
+size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p)
+{
+    size_t choices = prompts * g->count, room = driver_room(s->driver);
+    if (choices <= room)
+        return choices;
+    (void)problem_field(p, prompts > 1 ? param : "n", "out_of_range",
+                        "%s: asks for %zu answers at once, more than the %zu that can wait", prompts > 1 ? param : "n",
+                        choices, room);
+    return 0;
+}
+
+bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p)
+{
+    hearth_sampling sampling = g->sampling;
+    hearth_error error = {0};
+    if (!check_prompts(s, j, param, p))
+        return false;
+    hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
+    if (g->biases && !biases)
+        return problem_of(p, NULL, HEARTH_NO_MEMORY, "logit_bias: out of memory");
+    bool ok = read_biases(g, biases, &sampling.bias_count, p);
+    sampling.biases = biases;
+    hearth_status status = ok ? fill_choices(s, g, j, &sampling, &error) : HEARTH_OK;
+    mem_free(biases);
+    if (!ok)
+        return false;
+    if (status != HEARTH_OK)
+        return problem_of(p, NULL, status, error.text);
+    j->most_tokens = g->most_tokens.value;
+    switch (driver_send(s->driver, j)) {
+    case MAILBOX_TAKEN:
+        return true;
+    case MAILBOX_FULL:
+        return problem_set(p, 503, "queue_full", "too many answers wait already");
+    default:
+        return driver_is_well(s->driver, &error) ? problem_set(p, 503, "shutting_down", "the server is shutting down")
+                                                 : problem_set(p, 503, "device_lost", "%s", error.text);
+    }
+}

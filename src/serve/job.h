@@ -1,0 +1,67 @@
+/* job.h - a request for one or more answers, on its way through the server.
+ *
+ * A job has two owners: the connection that waits for it, and the driver that computes it. Each lets go of it once, and
+ * the last frees it. What the driver reads (prompts, samplers, answers) is complete before the job is sent, and only the
+ * driver touches it afterwards; what comes back goes through the outbox. */
+#ifndef SERVE_JOB_H
+#define SERVE_JOB_H
+
+#include "mailbox.h"
+#include "outbox.h"
+
+#include <stdatomic.h>
+
+/* Text that waits for its reader; a reader who leaves more is given up. */
+#define JOB_OUTBOX_BYTES ((size_t)4 << 20)
+
+typedef struct job_prompt {
+    int32_t *ids; /* [count], freed with hearth_free */
+    size_t count;
+} job_prompt;
+
+/* One of the answers of a job. */
+typedef struct job_choice {
+    struct job *job;
+    struct job_choice *next; /* whose prompt is still to be scored (scorer.c) */
+    uint32_t number;
+    uint32_t prompt; /* index */
+    hearth_sampler *sampler;
+    hearth_answer *answer;
+    /* The driver's. */
+    uint64_t request; /* the scheduler's number; 0: it has none */
+    bool ended;
+    size_t told; /* tokens of the answer            */
+    double said; /* time of the last one; 0: none   */
+    ending ending;
+    event end; /* part of the choice, so that no end is lost for want of memory */
+} job_choice;
+
+typedef struct job {
+    letter letter; /* first */
+    atomic_int owners;
+    atomic_bool cancelled; /* by the connection, or because nobody reads */
+    atomic_int socket;     /* of the connection; -1: it is gone          */
+    outbox outbox;
+    job_prompt *prompts; /* [prompt_count] */
+    size_t prompt_count;
+    job_choice *choices; /* [choice_count] */
+    size_t choice_count;
+    bool wants_probabilities; /* of each token of the answer             */
+    bool scores_prompt;       /* and of the prompt                       */
+    uint32_t candidate_count; /* likeliest tokens reported at each place */
+    uint32_t most_tokens;     /* of each answer; of scored prompts 0 is none at all */
+    double arrived;           /* time */
+    struct driver *driver;    /* that computes it */
+    /* The driver's. */
+    struct job *next, *previous; /* all that have not ended     */
+    size_t left;                 /* choices that have not ended */
+} job;
+
+/* The job has one owner until it is sent. NULL: no memory. */
+job *job_new(size_t prompts, size_t choices);
+/* Another owner. */
+void job_share(job *j);
+/* Lets go of a job; NULL: of none. */
+void job_release(job *j);
+
+#endif

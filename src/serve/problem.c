@@ -1,0 +1,72 @@
+/* problem.c - errors in the words of HTTP and OpenAI. */
+#include "problem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The types of errors, by status; 0 ends the list. */
+static const struct type {
+    unsigned status;
+    const char *name;
+} types[] = {
+    {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},     {429, "rate_limit_error"},
+    {500, "server_error"},         {503, "server_error"},     {0, "invalid_request_error"},
+};
+
+/* What the library's errors are to a client; HEARTH_OK ends the list. */
+static const struct meaning {
+    hearth_status status;
+    unsigned http;
+    const char *code;
+} meanings[] = {
+    {HEARTH_INVALID, 400, "invalid_value"},   {HEARTH_FORMAT, 400, "invalid_value"},
+    {HEARTH_UNSUPPORTED, 400, "unsupported"}, {HEARTH_FULL, 400, "context_length_exceeded"},
+    {HEARTH_NO_MEMORY, 503, "out_of_memory"}, {HEARTH_CANCELLED, 503, "cancelled"},
+    {HEARTH_OK, 500, "internal_error"},
+};
+
+static void fill(problem *p, unsigned status, const char *param, const char *code, const char *format, va_list values)
+{
+    p->status = status;
+    p->code = code;
+    snprintf(p->param, sizeof p->param, "%s", param ? param : "");
+    vsnprintf(p->message, sizeof p->message, format, values);
+}
+
+bool problem_set(problem *p, unsigned status, const char *code, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fill(p, status, NULL, code, format, values);
+    va_end(values);
+    return false;
+}
+
+bool problem_field(problem *p, const char *param, const char *code, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fill(p, 400, param, code, format, values);
+    va_end(values);
+    return false;
+}
+
+bool problem_of(problem *p, const char *param, hearth_status status, const char *text)
+{
+    const struct meaning *m = meanings;
+    while (m->status != HEARTH_OK && m->status != status)
+        m++;
+    problem_set(p, m->http, m->code, "%s", text);
+    snprintf(p->param, sizeof p->param, "%s", param ? param : "");
+    return false;
+}
+
+json_t *problem_json(const problem *p)
+{
+    const struct type *t = types;
+    while (t->status != 0 && t->status != p->status)
+        t++;
+    return json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", json_text(span_of(p->message)), "type", t->name,
+                     "param", p->param[0] ? json_text(span_of(p->param)) : json_null(), "code",
+                     p->code ? json_string(p->code) : json_null());
+}

@@ -1,0 +1,43 @@
+/* reply.c - bodies of replies. */
+#include "server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void reply_json(reply *r, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    r->body.size = 0;
+    r->type = "application/json";
+    if (!text || !buffer_put(&r->body, text, strlen(text)) || !buffer_put(&r->body, "\n", 1)) {
+        r->body.size = 0;
+        r->status = 500;
+    } else if (r->status == 0) {
+        r->status = 200;
+    }
+    free(text);
+}
+
+void reply_problem(reply *r, const problem *p)
+{
+    r->status = p->status;
+    reply_json(r, problem_json(p));
+}
+
+json_t *body_parse(span body, problem *p)
+{
+    json_t *value;
+    hearth_error error = {0};
+    hearth_status status = json_parse(&value, body.size ? body.data : "", body.size, "body", &error);
+    if (status != HEARTH_OK) {
+        (void)problem_of(p, NULL, status, error.text);
+        p->code = status == HEARTH_FORMAT ? "invalid_json" : p->code;
+        return NULL;
+    }
+    if (json_is_object(value))
+        return value;
+    json_decref(value);
+    (void)problem_set(p, 400, "invalid_type", "body: must be an object");
+    return NULL;
+}

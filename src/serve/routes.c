@@ -1,0 +1,36 @@
+/* routes.c - which handler answers which path. */
+#include "api.h"
+
+#include <string.h>
+
+static const route routes[] = {
+    {"GET", "/health", true, state_health},
+    {"GET", "/metrics", false, state_metrics},
+    {"GET", "/props", false, state_props},
+    {"GET", "/slots", false, state_slots},
+    {"GET", "/v1/models", false, state_models},
+    {"POST", "/v1/chat/completions", false, chat_answer_request},
+    {"POST", "/v1/completions", false, completion_answer_request},
+    {"POST", "/tokenize", false, text_tokenize},
+    {"POST", "/detokenize", false, text_detokenize},
+    {"POST", "/apply-template", false, text_apply_template},
+};
+
+const route *route_find(const char *method, const char *path, const char **allow, problem *p)
+{
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    *allow = NULL;
+    for (const route *r = routes; r < routes + sizeof routes / sizeof *routes; r++) {
+        if (strcmp(r->path, path) != 0)
+            continue;
+        if (strcmp(r->method, method) == 0)
+            return r;
+        *allow = r->method;
+    }
+    if (*allow)
+        (void)problem_set(p, 405, "method_not_allowed", "%.64s: takes %s, not %.16s", path, *allow, method);
+    else
+        (void)problem_set(p, 404, "unknown_path", "%.64s: there is nothing of this name", path);
+    return NULL;
+}

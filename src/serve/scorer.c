@@ -1,0 +1,196 @@
+/* scorer.c - probabilities of prompts. */
+#include "scorer.h"
+
+#include "score.h"
+
+#include "../base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Rows read at once, all with logits. */
+#define PART_ROWS 32
+
+struct scorer {
+    const hearth_engine *engine;
+    hearth_session_options options;
+    _Atomic(hearth_session *) session; /* NULL: nobody has needed it yet */
+    size_t vocabulary;
+    float *logits; /* [PART_ROWS][vocabulary], taken with the session */
+    job_choice *first, **last;
+    size_t read; /* tokens of the first one's prompt */
+};
+
+void choice_fail(job_choice *c, hearth_status status, const char *code, const char *text)
+{
+    c->ending.status = status;
+    c->ending.code = code;
+    snprintf(c->ending.error, sizeof c->ending.error, "%.255s", text);
+}
+
+bool choice_tell(job_choice *c, event_kind kind, int32_t token, span text, const float *logits, size_t vocabulary)
+{
+    job *j = c->job;
+    size_t count = logits ? j->candidate_count : 0;
+    event *e = event_new(kind, c->number, token, text, count);
+    if (!e) {
+        choice_fail(c, HEARTH_NO_MEMORY, NULL, "answer: out of memory");
+        return false;
+    }
+    if (logits && (j->wants_probabilities || kind == EVENT_PROMPT))
+        score_token(logits, vocabulary, &e->token, e->candidates, count);
+    else if (kind == EVENT_PROMPT)
+        e->token.log_probability = (double)NAN;
+    if (outbox_put(&j->outbox, e))
+        return true;
+    choice_fail(c, HEARTH_CANCELLED, "too_slow", "the client does not read its answer");
+    return false;
+}
+
+hearth_status scorer_create(scorer **out, const hearth_engine *engine, const hearth_session_options *options,
+                            hearth_error *error)
+{
+    scorer *s = mem_new(sizeof *s);
+    hearth_model_info info;
+    if (!s)
+        return fail_memory(error, "scorer", sizeof *s);
+    hearth_model_describe(hearth_engine_model(engine), &info);
+    *s = (scorer){.engine = engine, .options = *options, .vocabulary = info.vocabulary_size};
+    s->options.sequences = 1;
+    s->options.output_rows = PART_ROWS;
+    s->last = &s->first;
+    *out = s;
+    return HEARTH_OK;
+}
+
+void scorer_destroy(scorer *s)
+{
+    if (!s)
+        return;
+    hearth_session_destroy(s->session);
+    mem_free(s->logits);
+    mem_free(s);
+}
+
+void scorer_cancel(scorer *s)
+{
+    hearth_session *session = s->session;
+    if (session)
+        hearth_session_cancel(session);
+}
+
+void scorer_add(scorer *s, job_choice *c)
+{
+    c->next = NULL;
+    *s->last = c;
+    s->last = &c->next;
+}
+
+bool scorer_is_busy(const scorer *s)
+{
+    return s->first;
+}
+
+static hearth_status open_session(scorer *s, hearth_error *error)
+{
+    if (!s->logits)
+        s->logits = mem_new_array(PART_ROWS, s->vocabulary * sizeof *s->logits);
+    if (!s->logits)
+        return fail_memory(error, "logits", PART_ROWS * s->vocabulary * sizeof *s->logits);
+    if (s->session)
+        return HEARTH_OK;
+    hearth_session *session;
+    TRY(hearth_session_create(&session, s->engine, &s->options, error));
+    s->session = session;
+    return HEARTH_OK;
+}
+
+/* Reads rows of a prompt, and their logits. */
+static hearth_status feed(scorer *s, const job_prompt *p, size_t count, hearth_error *error)
+{
+    hearth_row rows[PART_ROWS];
+    TRY(open_session(s, error));
+    if (s->read == 0)
+        TRY(hearth_session_truncate(s->session, 0, 0, error));
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (hearth_row){.token = p->ids[s->read + i], .output = true};
+    TRY(hearth_session_feed(s->session, rows, count, error));
+    return hearth_session_logits(s->session, 0, count, s->logits, error);
+}
+
+/* Chooses the only token of an answer. The token that ends an answer is told as well: evaluations ask for one token and
+ * expect one. */
+static void answer_once(scorer *s, job_choice *c, const float *logits)
+{
+    const job_prompt *p = &c->job->prompts[c->prompt];
+    const char *text, *more;
+    size_t size, more_size;
+    hearth_error error = {0};
+    for (size_t i = 0; i < p->count; i++)
+        hearth_sampler_accept(c->sampler, p->ids[i]);
+    int32_t token = hearth_sampler_pick(c->sampler, logits);
+    hearth_status status = hearth_answer_push(c->answer, token, &text, &size, &c->ending.stop, &error);
+    if (status != HEARTH_OK) {
+        choice_fail(c, status, NULL, error.text);
+        return;
+    }
+    c->ending.answer_tokens = 1;
+    if (!choice_tell(c, EVENT_TOKEN, token, (span){text, size}, logits, s->vocabulary))
+        return;
+    hearth_answer_finish(c->answer, &more, &more_size);
+    if (more_size > 0)
+        (void)choice_tell(c, EVENT_TOKEN, -1, (span){more, more_size}, NULL, 0);
+}
+
+/* Tells what the rows that were read say about the tokens behind them. */
+static bool tell_prompt(scorer *s, job_choice *c, size_t count)
+{
+    const job_prompt *p = &c->job->prompts[c->prompt];
+    if (s->read == 0 && !choice_tell(c, EVENT_PROMPT, p->ids[0], (span){0}, NULL, 0))
+        return false;
+    for (size_t i = 0; i < count && s->read + i + 1 < p->count; i++)
+        if (!choice_tell(c, EVENT_PROMPT, p->ids[s->read + i + 1], (span){0}, s->logits + i * s->vocabulary,
+                         s->vocabulary))
+            return false;
+    return true;
+}
+
+/* Takes the first choice off the list. */
+static job_choice *take_first(scorer *s)
+{
+    job_choice *c = s->first;
+    s->first = c->next;
+    s->last = s->first ? s->last : &s->first;
+    s->read = 0;
+    return c;
+}
+
+scorer_result scorer_step(scorer *s, job_choice **done)
+{
+    job_choice *c = s->first;
+    const job_prompt *p = &c->job->prompts[c->prompt];
+    size_t left = p->count - s->read, count = left < PART_ROWS ? left : PART_ROWS;
+    hearth_error error = {0};
+    if (atomic_load(&c->job->cancelled)) {
+        c->ending.stop = HEARTH_STOP_CANCELLED;
+        *done = take_first(s);
+        return SCORER_ENDED;
+    }
+    hearth_status status = feed(s, p, count, &error);
+    if (status != HEARTH_OK)
+        choice_fail(c, status, NULL, error.text);
+    bool goes_on = status == HEARTH_OK && tell_prompt(s, c, count);
+    s->read += count;
+    if (goes_on && s->read < p->count)
+        return SCORER_GOES_ON;
+    *done = take_first(s);
+    if (!goes_on)
+        return SCORER_ENDED;
+    c->ending.prompt_tokens = p->count;
+    c->ending.stop = HEARTH_STOP_LENGTH;
+    if (c->job->most_tokens > 1)
+        return SCORER_SCORED;
+    if (c->job->most_tokens == 1)
+        answer_once(s, c, s->logits + (count - 1) * s->vocabulary);
+    return SCORER_ENDED;
+}

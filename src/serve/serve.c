@@ -1,0 +1,106 @@
+/* serve.c - the life of a server. */
+#include "server.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Descriptors that are needed besides those of connections: files of the model, threads, devices. */
+#define OTHER_DESCRIPTORS 128
+
+/* Asks the system for a descriptor for each connection; with fewer, some connections wait to be accepted. */
+static void want_descriptors(uint32_t connections)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)connections + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void on_lost(void *user)
+{
+    const serve *s = user;
+    uint64_t one = 1;
+    if (write(s->lost, &one, sizeof one) != (ssize_t)sizeof one)
+        return; /* it is raised already */
+}
+
+static hearth_status open_parts(serve *s, hearth_error *error)
+{
+    driver_options own = {.session = s->options.session,
+                          .queue = s->options.queue,
+                          .metrics = &s->metrics,
+                          .on_lost = on_lost,
+                          .user = s};
+    s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->lost < 0)
+        return fail_errno(error, "serve", "eventfd");
+    if (!s->info.has_tokenizer)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: has no tokenizer", s->info.path);
+    TRY(driver_create(&s->driver, s->engine, &own, error));
+    return http_open(s, error);
+}
+
+hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error)
+{
+    serve *s = mem_new(sizeof *s);
+    if (!s)
+        return fail_memory(error, "serve", sizeof *s);
+    s->options = *options;
+    if (s->options.session.sequences == 0)
+        s->options.session.sequences = 1;
+    s->engine = engine;
+    s->model = hearth_engine_model(engine);
+    s->started = (int64_t)time(NULL);
+    s->lost = -1;
+    hearth_model_describe(s->model, &s->info);
+    want_descriptors(options->connections);
+    hearth_status status = open_parts(s, error);
+    if (status == HEARTH_OK)
+        *out = s;
+    else
+        serve_close(s);
+    return status;
+}
+
+void serve_close(serve *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->closing, true);
+    http_close_door(s);
+    if (s->driver)
+        driver_stop(s->driver); /* every job has ended, and every connection that waited for one is awake */
+    http_close(s);
+    driver_destroy(s->driver);
+    if (s->lost >= 0)
+        close(s->lost);
+    mem_free(s);
+}
+
+const char *serve_url(const serve *s)
+{
+    return s->url;
+}
+
+uint32_t serve_context(const serve *s)
+{
+    return driver_context(s->driver);
+}
+
+int serve_lost(const serve *s)
+{
+    return s->lost;
+}
+
+hearth_status serve_state(serve *s, hearth_error *error)
+{
+    hearth_error why;
+    return driver_is_well(s->driver, &why) ? HEARTH_OK : fail(error, why.status, "%s", why.text);
+}

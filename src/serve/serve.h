@@ -1,0 +1,45 @@
+/* serve.h - answers requests over HTTP with one engine.
+ *
+ * A server owns a thread that computes (driver.h), a few that speak HTTP (http.c), and the session between them. The
+ * engine, its model and what the options point to stay the caller's, and outlive it. It prints nothing. */
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
+
+#include "../base/error.h"
+
+typedef struct serve serve;
+
+typedef struct serve_options {
+    const char *host;        /* a name or an address to listen at */
+    uint16_t port;           /* 0: any free one                   */
+    const char *const *keys; /* [key_count] of which a client must show one; none: anybody may ask */
+    size_t key_count;
+    const char *name;          /* the model's, as clients see it                                  */
+    const char *template_text; /* of chats, as in hearth_chat_options; both NULL: the model's own */
+    const char *template_name;
+    const char *variables;          /* of the template: JSON, an object; NULL: none */
+    hearth_sampling sampling;       /* where a request says nothing                 */
+    bool has_seed;                  /* that of `sampling` is meant; else every answer draws its own */
+    hearth_session_options session; /* its sequences: answers that are written at once              */
+    uint32_t queue;                 /* most answers that wait                                       */
+    uint32_t connections;           /* most at once                                                 */
+    uint32_t patience;              /* seconds without a sign of life after which a connection ends */
+    size_t body_bytes;              /* most of one request                                          */
+} serve_options;
+
+/* Listens and answers from then on. HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd, or the model has no
+ * tokenizer. HEARTH_IO: the address cannot be listened at. Else as hearth_session_create. */
+hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error);
+/* Tells clients that the server ends, and frees it, within a few seconds. NULL: none. */
+void serve_close(serve *s);
+
+/* Returns "http://127.0.0.1:8080", valid as long as the server. */
+const char *serve_url(const serve *s);
+/* Returns the positions of a sequence. */
+uint32_t serve_context(const serve *s);
+/* Returns a descriptor that can be read once the server cannot compute any more. */
+int serve_lost(const serve *s);
+/* Returns why it cannot: HEARTH_OK: it can. */
+hearth_status serve_state(serve *s, hearth_error *error);
+
+#endif

@@ -1,0 +1,78 @@
+/* server.h - what the files of the server share: the server itself, and how a request is answered.
+ *
+ * A handler is given the body of a request and fills in a reply: a whole one, or a talk that is still to be computed. It
+ * knows nothing of connections, so only http.c needs libmicrohttpd. */
+#ifndef SERVE_SERVER_H
+#define SERVE_SERVER_H
+
+#include "driver.h"
+#include "problem.h"
+#include "serve.h"
+
+struct serve {
+    serve_options options;
+    const hearth_engine *engine;
+    const hearth_model *model;
+    hearth_model_info info;
+    driver *driver;
+    metrics metrics;
+    int64_t started;          /* seconds since 1970                          */
+    bool is_local;            /* listens at loopback alone                   */
+    atomic_bool closing;      /* requests are refused                        */
+    atomic_size_t body_bytes; /* of all bodies that are held                 */
+    atomic_size_t exchanges;  /* requests that are being read or answered    */
+    atomic_uint_fast64_t ids; /* of answers                                  */
+    int lost;                 /* a descriptor: can be read once nothing can be computed */
+    char url[300];
+    struct http *http;
+};
+
+/* How a request is answered: with a body, or by a talk, whose answer comes while it is written. */
+typedef struct reply {
+    unsigned status;
+    const char *type; /* of the body */
+    buffer body;
+    struct talk *talk; /* NULL: the body is all */
+    const char *allow; /* of status 405: "GET"; else NULL */
+} reply;
+
+/* Fill in the body of a reply; without memory the status is 500 and the body empty. reply_json releases the value (NULL: no memory). */
+void reply_json(reply *r, json_t *value);
+void reply_problem(reply *r, const problem *p);
+
+/* body: the whole of it; empty with GET. */
+typedef void handler(serve *s, span body, reply *out);
+
+/* Parses the body of a request, which must be an object. NULL: *p says why. */
+json_t *body_parse(span body, problem *p);
+
+/* ------------------------------------------------------------------ http.c */
+
+/* Starts and ends the threads that speak HTTP. After http_close_door no connection is accepted. http_close: the driver
+ * has been stopped, so no connection waits for it. */
+hearth_status http_open(serve *s, hearth_error *error);
+void http_close_door(serve *s);
+void http_close(serve *s);
+
+/* ------------------------------------------------------------------ routes.c */
+
+typedef struct route {
+    const char *method, *path;
+    bool is_open; /* needs no key */
+    handler *answer;
+} route;
+
+/* Finds the route of a request; HEAD is that of GET. NULL: *p says why, and *allow which method there is. */
+const route *route_find(const char *method, const char *path, const char **allow, problem *p);
+
+/* ------------------------------------------------------------------ access.c */
+
+/* Headers of a request, NULL: absent. */
+typedef struct credentials {
+    const char *host, *origin, *authorization;
+} credentials;
+
+/* Checks where a request says that it comes from, and its key. false: *p says why not. */
+bool access_check(const serve *s, const route *to, const credentials *c, problem *p);
+
+#endif

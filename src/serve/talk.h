@@ -1,0 +1,76 @@
+/* talk.h - an answer on its way to a client: takes the events of a job and makes of them what the API says.
+ *
+ * Text and probabilities are gathered for each choice. A stream says what was gathered each time it is asked, so that a
+ * slow client gets fewer, larger pieces; a whole answer says it once, at the end. */
+#ifndef SERVE_TALK_H
+#define SERVE_TALK_H
+
+#include "fields.h"
+#include "job.h"
+#include "server.h"
+
+#include "../chat/reasoning.h"
+
+struct talk;
+
+/* A choice as far as it was said. */
+typedef struct said {
+    uint32_t number;
+    buffer text, thoughts; /* gathered */
+    reasoning reasoning;
+    json_t *probabilities;      /* gathered, in the API's form; NULL: none            */
+    hearth_detokenizer *reader; /* of a prompt that is scored                         */
+    size_t characters;          /* of the text so far                                 */
+    size_t prompt_characters;   /* of an echoed prompt: where the answer begins        */
+    bool answers;               /* a token of the answer came                          */
+    bool has_news, has_begun, has_ended, no_memory;
+    ending ending;
+} said;
+
+typedef struct talk_api {
+    const char *object, *chunk_object, *id_prefix;
+    /* Gathers an event of a token. false: no memory. */
+    bool (*add)(struct talk *t, said *c, const event *e);
+    /* Returns an object of the list `choices`, of what was gathered, which is then removed: of a whole answer, or a piece of a
+     * stream; `ends`: the last one. NULL: no memory. */
+    json_t *(*whole)(struct talk *t, said *c);
+    json_t *(*piece)(struct talk *t, said *c, bool ends);
+} talk_api;
+
+typedef struct talk {
+    serve *serve;
+    const talk_api *api;
+    job *job;
+    bool streams, wants_usage, wants_probabilities;
+    char id[48];
+    int64_t created;
+    hearth_detokenizer *speller; /* of single tokens */
+    size_t count;                /* choices          */
+    said *choices;               /* [count]          */
+    size_t prompt_tokens, reused_tokens, answer_tokens;
+    bool has_ended;   /* all was said                 */
+    bool is_complete; /* and nothing is computed any more */
+} talk;
+
+/* Creates the talk of a job, which it shares, and which is sent later. NULL: no memory. */
+talk *talk_new(serve *s, const talk_api *api, job *j);
+/* Ends its job, if that goes on. NULL: none. */
+void talk_free(talk *t);
+
+/* Takes what came. Streams: appends it to out as events of SSE; *ended: those were the last. false: no memory. */
+bool talk_stream(talk *t, buffer *out, bool *ended);
+/* Whole answers: takes what came; once that is all, fills in the reply and returns true. */
+bool talk_collect(talk *t, reply *out);
+/* Waits for more, see outbox_rest. */
+bool talk_rest(talk *t, const waiter *w);
+
+/* Returns the text of a token, for people; NULL: no memory. */
+json_t *talk_token_text(talk *t, int32_t token);
+/* Returns a log-probability as JSON, which has no infinity. */
+json_t *talk_probability(double log_probability);
+/* Returns "stop" or "length". */
+const char *talk_finish(const said *c);
+/* Returns what was gathered as text, and removes it. */
+json_t *talk_take_text(buffer *b);
+
+#endif

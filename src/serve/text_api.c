@@ -1,0 +1,141 @@
+/* text_api.c - text and tokens, without computing: /tokenize, /detokenize, /apply-template. */
+#include "api.h"
+
+typedef struct tokenize_fields {
+    span content;
+    bool special, control, pieces;
+} tokenize_fields;
+
+static const field tokenize_rows[] = {
+    {FIELD_ROW("content", TEXT, tokenize_fields, content)},
+    {FIELD_ROW("add_special", BOOL, tokenize_fields, special)},
+    {FIELD_ROW("parse_special", BOOL, tokenize_fields, control)},
+    {FIELD_ROW("with_pieces", BOOL, tokenize_fields, pieces)},
+};
+
+static const field detokenize_rows[] = {
+    {.name = "tokens", .kind = FIELD_JSON, .types = FIELD_LIST},
+};
+
+static const field template_rows[] = {
+    {.name = "add_generation_prompt", .kind = FIELD_BOOL},
+};
+
+/* Returns a token for the answer: its number, or also how the vocabulary spells it. */
+static json_t *token_json(const serve *s, int32_t id, bool pieces)
+{
+    span spelling = {.data = ""};
+    if (!pieces)
+        return json_integer(id);
+    spelling.data = hearth_token_text(s->model, id, &spelling.size);
+    return json_pack("{s:I, s:o}", "id", (json_int_t)id, "piece", json_text(spelling));
+}
+
+static bool tokenize(const serve *s, const json_t *body, reply *out, problem *p)
+{
+    tokenize_fields f = {.control = true};
+    int32_t *ids;
+    size_t count;
+    hearth_error error = {0};
+    if (!fields_read(FIELDS(tokenize_rows), body, "", &f, p))
+        return false;
+    if (!f.content.data)
+        return problem_field(p, "content", "missing", "content: is missing");
+    unsigned flags = (f.special ? HEARTH_TEXT_SPECIAL : 0) | (f.control ? HEARTH_TEXT_PARSE_CONTROL : 0);
+    hearth_status status = hearth_tokenize(s->model, f.content.data, f.content.size, flags, &ids, &count, &error);
+    if (status != HEARTH_OK)
+        return problem_of(p, "content", status, error.text);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count && list; i++)
+        if (json_array_append_new(list, token_json(s, ids[i], f.pieces)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    hearth_free(ids);
+    reply_json(out, list ? json_pack("{s:o}", "tokens", list) : NULL);
+    return true;
+}
+
+/* Appends the text of a list of tokens. */
+static bool put_text(hearth_detokenizer *reader, const json_t *tokens, buffer *out, problem *p)
+{
+    const char *text;
+    size_t size, i;
+    const json_t *token;
+    hearth_error error = {0};
+    json_array_foreach(tokens, i, token)
+    {
+        json_int_t id = json_integer_value(token);
+        bool is_id = json_is_integer(token) && id >= 0 && id <= INT32_MAX;
+        if (!is_id || hearth_detokenizer_push(reader, (int32_t)id, &text, &size, &error) != HEARTH_OK)
+            return problem_field(p, "tokens", "invalid_value", "tokens[%zu]: is not a token of the vocabulary", i);
+        if (!buffer_put(out, text, size))
+            return problem_of(p, NULL, HEARTH_NO_MEMORY, "tokens: out of memory");
+    }
+    hearth_detokenizer_finish(reader, &text, &size);
+    return buffer_put(out, text, size) || problem_of(p, NULL, HEARTH_NO_MEMORY, "tokens: out of memory");
+}
+
+static bool detokenize(const serve *s, const json_t *body, reply *out, problem *p)
+{
+    json_t *tokens = NULL;
+    hearth_detokenizer *reader;
+    hearth_error error = {0};
+    buffer text = {0};
+    if (!fields_read(FIELDS(detokenize_rows), body, "", &tokens, p))
+        return false;
+    if (!tokens)
+        return problem_field(p, "tokens", "missing", "tokens: is missing");
+    hearth_status status = hearth_detokenizer_create(&reader, s->model, HEARTH_DETOKENIZE_CONTROL, &error);
+    if (status != HEARTH_OK)
+        return problem_of(p, NULL, status, error.text);
+    bool ok = put_text(reader, tokens, &text, p);
+    hearth_detokenizer_destroy(reader);
+    if (ok)
+        reply_json(out, json_pack("{s:o}", "content", json_text((span){text.size ? text.data : "", text.size})));
+    buffer_free(&text);
+    return ok;
+}
+
+static bool apply_template(const serve *s, json_t *body, reply *out, problem *p)
+{
+    conversation_fields c;
+    bool answers = true;
+    char *text;
+    size_t size;
+    if (!conversation_read(body, &c, p) || !fields_read(FIELDS(template_rows), body, "", &answers, p))
+        return false;
+    c.no_prompt = !answers;
+    if (!conversation_text(s, &c, &text, &size, NULL, NULL, p))
+        return false;
+    reply_json(out, json_pack("{s:o}", "prompt", json_text((span){text, size})));
+    hearth_free(text);
+    return true;
+}
+
+void text_tokenize(serve *s, span text, reply *out)
+{
+    problem p = {0};
+    json_t *body = body_parse(text, &p);
+    if (!body || !tokenize(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
+}
+
+void text_detokenize(serve *s, span text, reply *out)
+{
+    problem p = {0};
+    json_t *body = body_parse(text, &p);
+    if (!body || !detokenize(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
+}
+
+void text_apply_template(serve *s, span text, reply *out)
+{
+    problem p = {0};
+    json_t *body = body_parse(text, &p);
+    if (!body || !apply_template(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
+}
