@@ -35,6 +35,13 @@ static const field part_rows[] = {
     {FIELD_ROW("text", TEXT, part_fields, text)},
 };
 
+static bool unknown_part(const char *path, problem *p)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%.80stype", path);
+    return problem_field(p, name, "unsupported", "%s: only parts of type text are understood, with their text", name);
+}
+
 /* Joins the parts of a content. path: "messages[0].". */
 static bool join_parts(json_t *message, const json_t *parts, const char *path, problem *p)
 {
@@ -46,7 +53,7 @@ static bool join_parts(json_t *message, const json_t *parts, const char *path, p
         snprintf(own, sizeof own, "%scontent[%zu].", path, i);
         ok = fields_read(FIELDS(part_rows), json_array_get(parts, i), own, &f, p);
         if (ok && (!f.type.data || strcmp(f.type.data, "text") != 0 || !f.text.data))
-            ok = problem_field(p, own, "unsupported", "%stype: only parts of type text are understood", own);
+            ok = unknown_part(own, p);
         else if (ok && !buffer_put(&text, f.text.data, f.text.size))
             ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "content: out of memory");
     }

@@ -17,8 +17,6 @@
 #define LIST_SECONDS 0.02
 /* Clients that are asked about at once. */
 #define LOOK_SOCKETS 64
-/* The scheduler itself never refuses: the mailbox bounds what it is given. */
-#define SCHEDULER_WAITING 65536
 /* Answers that driver_list knows of. */
 #define MOST_LISTED 256
 
@@ -67,12 +65,16 @@ static void end_choice(driver *d, job_choice *c)
     c->ended = true;
     metrics_add(m, METRIC_PROMPT_TOKENS, c->ending.prompt_tokens);
     metrics_add(m, METRIC_REUSED_TOKENS, c->ending.reused_tokens);
-    if (c->ending.code && strcmp(c->ending.code, "too_slow") == 0 && !atomic_exchange(&j->cancelled, true))
-        metrics_add(m, METRIC_TOO_SLOW, 1);
+    if (c->ending.code && strcmp(c->ending.code, "too_slow") == 0) {
+        atomic_store(&j->cancelled, true);
+        j->is_too_slow = true;
+    }
     (void)outbox_put(&j->outbox, &c->end);
     mailbox_done(&d->box, 1);
     if (--j->left > 0)
         return;
+    if (atomic_load(&j->cancelled))
+        metrics_add(m, j->is_too_slow ? METRIC_TOO_SLOW : METRIC_CANCELLED, 1);
     unlink_job(d, j);
     outbox_close(&j->outbox);
     job_release(j);
@@ -83,6 +85,7 @@ static void on_end(void *user, const hearth_outcome *outcome)
     job_choice *c = user;
     driver *d = c->job->driver;
     c->request = 0;
+    c->job->running--;
     d->scheduled--;
     c->ending.stop = outcome->stop;
     c->ending.prompt_tokens = outcome->prompt_tokens;
@@ -119,6 +122,24 @@ static bool on_token(void *user, const hearth_token *token)
                        c->job->wants_probabilities ? token->logits : NULL, d->vocabulary);
 }
 
+/* Lets a choice wait for a place. */
+static void wait_for_place(job_choice *c)
+{
+    c->next = NULL;
+    *c->job->last = c;
+    c->job->last = &c->next;
+}
+
+/* Takes the choice of a job that has waited longest; there is one. */
+static job_choice *take_waiting(job *j)
+{
+    job_choice *c = j->first;
+    j->first = c->next;
+    j->last = j->first ? j->last : &j->first;
+    return c;
+}
+
+/* Gives a place to a choice. */
 static void schedule(driver *d, job_choice *c)
 {
     const job_prompt *p = &c->job->prompts[c->prompt];
@@ -132,11 +153,30 @@ static void schedule(driver *d, job_choice *c)
                               .user = c};
     hearth_status status = hearth_scheduler_add(d->scheduler, &request, &c->request, &error);
     if (status == HEARTH_OK) {
+        c->job->running++;
         d->scheduled++;
         return;
     }
     choice_fail(c, status, NULL, error.text);
     end_choice(d, c);
+}
+
+/* Returns the job whose turn it is to get a place: that which has the fewest, of these the oldest. So one that asks for
+ * many answers does not keep others waiting until it has them all. NULL: nobody waits. */
+static job *next_job(const driver *d)
+{
+    job *found = NULL;
+    for (job *j = d->jobs; j; j = j->next)
+        if (j->first && (!found || j->running < found->running))
+            found = j;
+    return found;
+}
+
+/* Gives away all places that are free. */
+static void schedule_some(driver *d)
+{
+    for (job *j; d->scheduled < d->options.session.sequences && (j = next_job(d));)
+        schedule(d, take_waiting(j));
 }
 
 /* Takes what came, in order. */
@@ -148,11 +188,12 @@ static void take_jobs(driver *d, bool waits)
         next = l->next;
         link_job(d, j);
         j->left = j->choice_count;
-        for (size_t i = 0, count = j->choice_count; i < count; i++) /* the job is gone if the last one fails */
+        j->last = &j->first;
+        for (size_t i = 0; i < j->choice_count; i++)
             if (j->scores_prompt)
                 scorer_add(d->scorer, &j->choices[i]);
             else
-                schedule(d, &j->choices[i]);
+                wait_for_place(&j->choices[i]);
     }
 }
 
@@ -187,19 +228,35 @@ static void look_for_clients(driver *d)
     look_at_some(jobs, sockets, count);
 }
 
-/* Ends what was cancelled in the scheduler's next step; the scorer looks by itself. */
+/* Ends the choices of a job: those without a place now, which may be the end of the job; those with one in the scheduler's
+ * next step; those that are scored when it is their turn. */
+static void cancel_job(driver *d, job *j)
+{
+    for (size_t i = 0; j->running > 0 && i < j->choice_count; i++)
+        if (j->choices[i].request)
+            hearth_scheduler_cancel(d->scheduler, j->choices[i].request);
+    job_choice *waiting = j->first;
+    j->first = NULL;
+    j->last = &j->first;
+    for (job_choice *c = waiting, *next; c; c = next) {
+        next = c->next;
+        c->ending.stop = HEARTH_STOP_CANCELLED;
+        end_choice(d, c);
+    }
+}
+
 static void cancel_jobs(driver *d)
 {
-    for (job *j = d->jobs; j; j = j->next)
+    for (job *j = d->jobs, *next; j; j = next) {
+        next = j->next;
         if (atomic_load(&j->cancelled))
-            for (size_t i = 0; i < j->choice_count; i++)
-                if (j->choices[i].request)
-                    hearth_scheduler_cancel(d->scheduler, j->choices[i].request);
+            cancel_job(d, j);
+    }
 }
 
 /* ------------------------------------------------------------------ what others may know */
 
-/* Lists what is being answered. The scheduler takes requests in the order in which they came. */
+/* Lists what is being answered. */
 static void publish(driver *d, bool now)
 {
     double time = clock_seconds();
@@ -209,20 +266,17 @@ static void publish(driver *d, bool now)
     hearth_load load = hearth_scheduler_load(d->scheduler);
     metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
     pthread_mutex_lock(&d->lock);
-    d->running = load.running;
-    d->waiting = load.waiting;
+    d->running = d->scheduled;
+    d->waiting = mailbox_weight(&d->box) - d->scheduled;
     d->listed_count = 0;
     for (job *j = d->jobs; j; j = j->next)
         for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
             const job_choice *c = &j->choices[i];
-            if (!c->ended)
-                d->listed[d->listed_count++] = (driver_answer){.request = c->request,
-                                                               .prompt_tokens = j->prompts[c->prompt].count,
+            if (c->request)
+                d->listed[d->listed_count++] = (driver_answer){.prompt_tokens = j->prompts[c->prompt].count,
                                                                .answer_tokens = c->told,
                                                                .seconds = time - j->arrived};
         }
-    for (size_t i = 0; i < d->listed_count; i++)
-        d->listed[i].runs = i < d->running;
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -265,7 +319,7 @@ static void score_part(driver *d)
     job_choice *c;
     scorer_result result = scorer_step(d->scorer, &c);
     if (result == SCORER_SCORED)
-        schedule(d, c);
+        wait_for_place(c);
     if (result != SCORER_ENDED)
         return;
     if (c->ending.status == HEARTH_DEVICE)
@@ -283,6 +337,7 @@ static void step(driver *d)
         d->looked = clock_seconds();
     }
     cancel_jobs(d);
+    schedule_some(d);
     if (d->scheduled > 0 && hearth_scheduler_step(d->scheduler, NULL, &error) == HEARTH_DEVICE)
         lose(d, error.text);
     if (scorer_is_busy(d->scorer))
@@ -317,7 +372,7 @@ static void *work(void *user)
 {
     driver *d = user;
     while (!atomic_load(&d->stops)) {
-        bool is_idle = d->scheduled == 0 && !scorer_is_busy(d->scorer);
+        bool is_idle = !d->jobs;
         if (is_idle)
             publish(d, true);
         take_jobs(d, is_idle);
@@ -347,9 +402,8 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     d->vocabulary = info.vocabulary_size;
     pthread_mutex_init(&d->lock, NULL);
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
-    hearth_scheduler_options scheduler = {.waiting = SCHEDULER_WAITING};
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
-    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
+    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, NULL, error));
     d->options.session.context = hearth_session_context(d->session);
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
     d->has_thread = thread_start(&d->thread, work, d);

@@ -37,16 +37,14 @@ uint32_t driver_context(const driver *d);
 /* Returns false once the device has failed; then *error says how. */
 bool driver_is_well(driver *d, hearth_error *error);
 
-/* An answer that is being written or waits. */
+/* An answer that is being written. */
 typedef struct driver_answer {
-    bool runs;
-    uint64_t request; /* a number of its own */
     size_t prompt_tokens, answer_tokens;
     double seconds; /* since it came */
 } driver_answer;
 
-/* Copies what is known of the answers that were there after the last step, oldest first, at most `most`. Returns their
- * number. *running, *waiting: all of them. */
+/* Copies what is known of the answers that were being written after the last step, oldest first, at most `most`. Returns
+ * their number. *running, *waiting: of all answers. */
 size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, size_t *waiting);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct job_prompt {
 /* One of the answers of a job. */
 typedef struct job_choice {
     struct job *job;
-    struct job_choice *next; /* whose prompt is still to be scored (scorer.c) */
+    struct job_choice *next; /* in one of the driver's lists */
     uint32_t number;
     uint32_t prompt; /* index */
     hearth_sampler *sampler;
@@ -54,6 +54,9 @@ typedef struct job {
     struct driver *driver;    /* that computes it */
     /* The driver's. */
     struct job *next, *previous; /* all that have not ended     */
+    bool is_too_slow;            /* its client                  */
+    job_choice *first, **last;   /* that have no place yet      */
+    size_t running;              /* that have one               */
     size_t left;                 /* choices that have not ended */
 } job;
 

@@ -85,7 +85,7 @@ void state_slots(serve *s, span body, reply *out)
     }
     size_t listed = driver_list(s->driver, answers, count, &running, &waiting);
     for (size_t i = 0; i < count; i++)
-        (void)json_array_append_new(list, slot_json(s, i, i < listed && answers[i].runs ? &answers[i] : NULL));
+        (void)json_array_append_new(list, slot_json(s, i, i < listed ? &answers[i] : NULL));
     mem_free(answers);
     reply_json(out, list);
 }

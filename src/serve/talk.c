@@ -47,8 +47,6 @@ void talk_free(talk *t)
     if (!t)
         return;
     atomic_store(&t->job->socket, -1);
-    if (t->job->driver && !t->has_ended)
-        metrics_add(&t->serve->metrics, METRIC_CANCELLED, 1);
     if (t->job->driver && !t->is_complete)
         driver_cancel(t->job->driver, t->job);
     job_release(t->job);
@@ -213,7 +211,6 @@ bool talk_stream(talk *t, buffer *out, bool *ended)
         ok = put_event(out, frame(t, t->api->chunk_object, json_array(), usage(t)));
     if (ok && *ended && !failed)
         ok = buffer_print(out, "data: [DONE]\n\n");
-    t->has_ended = *ended;
     return ok;
 }
 
@@ -246,7 +243,7 @@ bool talk_collect(talk *t, reply *out)
         reply_json(out, NULL);
         return true;
     }
-    t->has_ended = t->is_complete = ended;
+    t->is_complete = ended;
     return ended && whole(t, out);
 }
 

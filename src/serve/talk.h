@@ -48,8 +48,7 @@ typedef struct talk {
     size_t count;                /* choices          */
     said *choices;               /* [count]          */
     size_t prompt_tokens, reused_tokens, answer_tokens;
-    bool has_ended;   /* all was said                 */
-    bool is_complete; /* and nothing is computed any more */
+    bool is_complete; /* nothing is computed any more */
 } talk;
 
 /* Creates the talk of a job, which it shares, and which is sent later. NULL: no memory. */

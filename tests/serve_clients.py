@@ -1,0 +1,418 @@
+"""serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked."""
+import concurrent.futures
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HEARTH, MODEL = sys.argv[1:3]  # what follows: only these checks
+CHATML = ["--chat-template", "chatml"]
+checks = failures = 0
+processes = []
+
+
+def check(what, ok, got=""):
+    global checks, failures
+    checks += 1
+    if not ok:
+        failures += 1
+        print("FAIL: %s: %.600s" % (what, got), flush=True)
+
+
+def same(what, got, expected):
+    check(what, got == expected, "got %r, expected %r" % (got, expected))
+
+
+class Server:
+    """A server on a port of its own."""
+
+    def __init__(self, *options):
+        self.process = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "-q", *CHATML, *options],
+                                        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        processes.append(self.process)
+        line = self.process.stdout.readline()
+        check("the line of " + str(options), line.startswith("listening on http://127.0.0.1:"), line)
+        self.port = int(line.rsplit(":", 1)[1])
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+
+    def ask(self, path, body=None, method=None, headers={}):
+        """Returns status, headers and body, as JSON where it is."""
+        connection = self.connect()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method or ("GET" if body is None else "POST"), path, data, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        if text and "json" in answer.headers.get("Content-Type", ""):
+            text = json.loads(text)
+        return answer.status, answer.headers, text
+
+    def stream(self, path, body):
+        """Returns the objects of a stream, without [DONE], which must be the last."""
+        status, headers, text = self.ask(path, dict(body, stream=True))
+        same("type of a stream", (status, headers["Content-Type"]), (200, "text/event-stream"))
+        events = [line[6:] for line in text.decode().split("\n") if line.startswith("data: ")]
+        same("end of a stream", events[-1], "[DONE]")
+        return [json.loads(e) for e in events[:-1]]
+
+    def metric(self, name):
+        text = self.ask("/metrics")[2].decode()
+        return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[1])
+
+    def await_metric(self, name, least):
+        for _ in range(600):
+            value = self.metric(name)
+            if value >= least:
+                break
+            time.sleep(0.05)
+        check(name, value >= least, "%d, not %d" % (value, least))
+
+    def is_idle(self):
+        for _ in range(1200):
+            if self.metric("hearth_answers_running") + self.metric("hearth_answers_waiting") == 0:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        same("exit status", self.process.wait(60), 0)
+
+
+def run(*arguments):
+    return json.loads(subprocess.run([HEARTH, "run", MODEL, "--temp", "0", "--json", *arguments], check=True,
+                                     capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout)
+
+
+def chat(text, **more):
+    return dict({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 24}, **more)
+
+
+def completion(prompt, **more):
+    return dict({"prompt": prompt, "temperature": 0, "max_tokens": 24}, **more)
+
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+LONG = completion("Once upon a time", n=64, max_tokens=400, ignore_eos=True)
+
+
+# ------------------------------------------------------------------ what it answers
+
+def check_state(s):
+    same("health", s.ask("/health")[2], {"status": "ok"})
+    models = s.ask("/v1/models")[2]
+    same("models", [m["id"] for m in models["data"]], [os.path.basename(MODEL)[:-5]])
+    props = s.ask("/props")[2]
+    same("props", (props["total_slots"], props["n_ctx"], props["chat_template"]), (4, 512, "chatml"))
+    same("slots", [slot["is_processing"] for slot in s.ask("/slots")[2]], [False] * 4)
+    same("HEAD", s.ask("/health", method="HEAD")[0], 200)
+
+
+def check_text(s):
+    ids = s.ask("/tokenize", {"content": "Once upon a time", "add_special": True})[2]["tokens"]
+    expected = subprocess.run([HEARTH, "tokenize", MODEL, "-f", "-"], input="Once upon a time", capture_output=True, text=True,
+                              timeout=60).stdout
+    same("tokenize", ids, [int(i) for i in expected.split()])
+    same("detokenize", s.ask("/detokenize", {"tokens": ids[1:]})[2]["content"].strip(), "Once upon a time")
+    pieces = s.ask("/tokenize", {"content": "Once", "with_pieces": True})[2]["tokens"]
+    same("pieces", [p["piece"] for p in pieces], ["\u2581Once"])
+    messages = [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]
+    text = "<|im_start|>user\nHi<|im_end|>\n"
+    same("template", s.ask("/apply-template", {"messages": messages})[2]["prompt"], text + "<|im_start|>assistant\n")
+    same("template without an answer", s.ask("/apply-template", {"messages": messages, "add_generation_prompt": False})[2],
+         {"prompt": text})
+
+
+def check_answers(s):
+    expected = run(*CHATML, "--chat", "Tell me", "-n", "24")
+    answer = s.ask(CHAT, chat("Tell me"))[2]
+    same("a chat", answer["choices"][0]["message"], {"role": "assistant", "content": expected["text"]})
+    same("its usage", (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]),
+         (expected["prompt_tokens"], 24))
+    same("its end", answer["choices"][0]["finish_reason"], "length")
+    events = s.stream(CHAT, chat("Tell me", stream_options={"include_usage": True}))
+    same("a chat as stream", "".join(e["choices"][0]["delta"].get("content", "") for e in events if e["choices"]),
+         expected["text"])
+    same("its role", events[0]["choices"][0]["delta"]["role"], "assistant")
+    same("its reason", [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1], "length")
+    same("its last event", (events[-1]["choices"], events[-1]["usage"]["completion_tokens"]), ([], 24))
+    check("what it kept", events[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, events[-1])
+    expected = run("-p", "Once upon a time", "-n", "24")
+    answer = s.ask(TEXT, completion("Once upon a time"))[2]
+    same("a completion", answer["choices"][0]["text"], expected["text"])
+    events = s.stream(TEXT, completion("Once upon a time"))
+    same("a completion as stream", "".join(e["choices"][0]["text"] for e in events), expected["text"])
+    stop = expected["text"].split()[3]
+    answer = s.ask(TEXT, completion("Once upon a time", stop=["nowhere", stop]))[2]["choices"][0]
+    same("a stop", (answer["text"], answer["finish_reason"]), (expected["text"].split(stop)[0], "stop"))
+    several = s.ask(TEXT, completion(["Once upon a time", "One day"], n=2, temperature=1, seed=7))[2]["choices"]
+    same("choices", [c["index"] for c in several], [0, 1, 2, 3])
+    again = s.ask(TEXT, completion(["Once upon a time", "One day"], n=2, temperature=1, seed=7))[2]["choices"]
+    same("the same seed", [c["text"] for c in again], [c["text"] for c in several])
+    check("another choice", several[0]["text"] != several[1]["text"], several)
+
+
+def check_reasoning(s):
+    answer = s.ask(CHAT, chat("x", max_tokens=8))[2]["choices"][0]["message"]
+    thoughts = s.ask(CHAT, dict(chat("x", max_tokens=8)))[2]
+    same("no thoughts", "reasoning_content" in answer, False)
+    same("the same", thoughts["choices"][0]["message"], answer)
+
+
+def check_probabilities(s):
+    ids = s.ask("/tokenize", {"content": "Once upon a time", "add_special": True})[2]["tokens"]
+    answer = s.ask(TEXT, completion(ids, logprobs=3, max_tokens=8))[2]["choices"][0]
+    said = answer["logprobs"]
+    same("tokens of an answer", "".join(said["tokens"]), answer["text"])
+    same("greedy", said["token_logprobs"], [max(top.values()) for top in said["top_logprobs"]])
+    same("candidates", [len(top) for top in said["top_logprobs"]], [3] * 8)
+    more = s.ask("/tokenize", {"content": "Once upon a time" + answer["text"], "add_special": True})[2]["tokens"]
+    echoed = s.ask(TEXT, completion([more], logprobs=1, max_tokens=1, echo=True))[2]["choices"][0]
+    same("tokens of an echo", len(echoed["logprobs"]["tokens"]), len(more) + 1)
+    same("the first token of an echo", echoed["logprobs"]["token_logprobs"][0], None)
+    same("the text of an echo", echoed["text"][:20], "Once upon a time" + answer["text"][:4])
+    if more[:len(ids)] == ids and len(more) == len(ids) + 8:
+        for a, b in zip(echoed["logprobs"]["token_logprobs"][len(ids):-1], said["token_logprobs"]):
+            check("a probability of an echo", abs(a - b) < 1e-3, (a, b))
+    nothing = s.ask(TEXT, completion("Once upon", logprobs=0, max_tokens=0, echo=True))[2]
+    same("an echo alone", (nothing["choices"][0]["text"], nothing["usage"]["completion_tokens"]), ("Once upon", 0))
+    longer = s.ask(TEXT, completion([more], logprobs=1, max_tokens=4, echo=True))[2]["choices"][0]["logprobs"]
+    same("an echo and an answer", len(longer["tokens"]), len(more) + 4)
+    same("its beginning", longer["token_logprobs"][:len(more)], echoed["logprobs"]["token_logprobs"][:len(more)])
+    content = s.ask(CHAT, chat("Tell me", logprobs=True, top_logprobs=2))[2]["choices"][0]
+    text = bytes(b for entry in content["logprobs"]["content"] for b in entry["bytes"]).decode()
+    same("bytes of a chat", text, content["message"]["content"])
+    events = s.stream(CHAT, chat("Tell me", logprobs=True, top_logprobs=2))
+    streamed = [entry for e in events for entry in (e["choices"][0]["logprobs"] or {"content": []})["content"]]
+    same("tokens of a stream", [e["token"] for e in streamed], [e["token"] for e in content["logprobs"]["content"]])
+    for a, b in zip(streamed, content["logprobs"]["content"]):
+        check("a probability of a stream", abs(a["logprob"] - b["logprob"]) < 1e-2, (a, b))
+
+
+def check_together(s):
+    bodies = [(CHAT, chat("Number %d is" % i, max_tokens=8 + i)) for i in range(8)]
+    bodies += [(TEXT, completion("Once there were %d" % i, max_tokens=60 - i)) for i in range(6)]
+    bodies += [(TEXT, completion("A cat", temperature=1, seed=i, logprobs=1, echo=i == 0)) for i in range(2)]
+
+    def answer(both):
+        path, body = both
+        got = s.ask(path, body)[2]
+        return got["choices"] if "choices" in got else got
+
+    alone = [answer(b) for b in bodies]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for both, one, among in zip(bodies, alone, pool.map(answer, bodies)):
+            same("among sixteen: %s" % (both,), among, one)
+
+
+# ------------------------------------------------------------------ what it refuses
+
+BAD_FIELDS = [
+    ("temperature", ["hot", -1, 101, [], True]), ("top_p", ["x", -0.1, 1.5]), ("top_k", [1.5, -1, "x"]),
+    ("min_p", [2, "x"]), ("repeat_penalty", [0, "x"]), ("presence_penalty", [101, {}]), ("frequency_penalty", [-101, []]),
+    ("seed", ["x", 1.5]), ("max_tokens", [-1, "x", 1 << 40, 1.5]), ("max_completion_tokens", [-1, "x"]),
+    ("n", [0, 129, "x"]), ("stream", [1, "yes"]), ("ignore_eos", [1]), ("stop", [1, "", [""], [1], ["x"] * 17]),
+    ("logit_bias", [[], {"x": 1}, {"1": "x"}, {"1": 101}, {"-1": 1}]), ("stream_options", [1, "x", {"include_usage": True}]),
+]
+BAD_CHAT = [
+    ("messages", ["x", [], {}]), ("tools", ["x", {}]), ("tool_choice", ["required", {"type": "function"}]),
+    ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", [{"type": "json_object"}, "x"]),
+    ("chat_template_kwargs", [1, []]), ("max_tokens", [0]),
+]
+BAD_TEXT = [
+    ("prompt", [1, {}, [], [[]], ["x", 1], [1, "x"], [-1], [512], [[1], [1 << 40]], [None]]), ("echo", [1, "x"]),
+    ("logprobs", [-1, 21, True]), ("best_of", [2]), ("suffix", ["x"]), ("max_tokens", [0]),
+]
+BAD_MESSAGES = [
+    (1, "messages[0]"), ({}, "messages[0].role"), ({"role": 1}, "messages[0].role"),
+    ({"role": "user", "content": 1}, "messages[0].content"),
+    ({"role": "user", "content": [{"type": "image_url"}]}, "messages[0].content[0].type"),
+    ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
+    ({"role": "user", "content": "x", "tool_calls": 1}, "messages[0].tool_calls"),
+]
+
+
+def refused(s, what, path, body, status, param, **more):
+    got, _, answer = s.ask(path, body, **more)
+    check("%s: status %d" % (what, status), got == status, "%s %s" % (got, answer))
+    if isinstance(answer, dict) and "error" in answer:
+        same("%s: param" % what, answer["error"]["param"], param)
+        check("%s: message" % what, answer["error"]["message"] and answer["error"]["type"], answer)
+    else:
+        check("%s: an error in the API's form" % what, False, answer)
+
+
+def check_errors(s):
+    for path, base, rows in ((CHAT, chat("x"), BAD_FIELDS + BAD_CHAT), (TEXT, completion("x"), BAD_FIELDS + BAD_TEXT)):
+        for name, values in rows:
+            for value in values:
+                refused(s, "%s %s=%r" % (path, name, value), path, dict(base, **{name: value}), 400, name)
+    refused(s, "include_usage", TEXT, completion("x", stream=True, stream_options={"include_usage": 1}), 400,
+            "stream_options.include_usage")
+    for message, param in BAD_MESSAGES:
+        refused(s, "message %r" % message, CHAT, {"messages": [message]}, 400, param)
+    refused(s, "no messages", CHAT, {}, 400, "messages")
+    refused(s, "no prompt", TEXT, {}, 400, "prompt")
+    refused(s, "no content", "/tokenize", {}, 400, "content")
+    refused(s, "no tokens", "/detokenize", {}, 400, "tokens")
+    refused(s, "bad tokens", "/detokenize", {"tokens": [1, 512]}, 400, "tokens")
+    refused(s, "a long prompt", TEXT, completion("word " * 600), 400, "prompt")
+    refused(s, "a long chat", CHAT, chat("word " * 600), 400, "messages")
+    for body in (b"", b"{", b"[]", b"\xff\xfe", b'{"prompt": "\xff"}', b'{"prompt": "x"} x', b'{"a": 1, "a": 2}',
+                 b"[" * 60000):
+        refused(s, "body %r" % body[:20], TEXT, body, 400, None)
+    refused(s, "an unknown path", "/v1/nothing", None, 404, None)
+    refused(s, "another method", CHAT, None, 405, None)
+    same("the method there is", s.ask(CHAT)[1]["Allow"], "POST")
+    refused(s, "OPTIONS", CHAT, None, 405, None, method="OPTIONS")
+    refused(s, "another host", "/health", None, 403, None, headers={"Host": "example.com"})
+    refused(s, "another origin", CHAT, chat("x"), 403, None, headers={"Origin": "http://example.com"})
+    own = "localhost:%d" % s.port
+    same("its own origin", s.ask("/health", headers={"Host": own, "Origin": "http://" + own})[0], 200)
+    refused(s, "a large body", TEXT, b" " * 70000, 413, None)
+    check("no CORS", not any("Access-Control" in h for h in s.ask("/health", headers={"Host": own})[1]))
+
+
+def raw(s, data, reads=True):
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as connection:
+        connection.sendall(data)
+        answer = b""
+        while reads:
+            try:
+                part = connection.recv(65536)
+            except ConnectionError:
+                break
+            if not part:
+                break
+            answer += part
+        return answer
+
+
+def check_garbage(s):
+    for data in (b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\xff" * 5000 + b"\r\n\r\n"):
+        raw(s, data, reads=False)
+    long = raw(s, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100000 + b"\r\n\r\n")
+    check("long headers", long.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")) or long == b"", long[:80])
+    raw(s, b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"prompt\":", reads=False)
+    two = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    same("pipelined requests", raw(s, two * 3 + last).count(b'{"status":"ok"}'), 4)
+    huge = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n"
+    check("a huge body", raw(s, huge).split(b"\r\n")[0].endswith(b"413 Content Too Large") or
+          b" 413 " in raw(s, huge).split(b"\r\n")[0], raw(s, huge)[:80])
+    same("after garbage", s.ask("/health")[0], 200)
+
+
+# ------------------------------------------------------------------ clients that go, wait or do not read
+
+def begin(s, path, body, receive_bytes=0):
+    """Sends a request and returns its socket, unread."""
+    connection = socket.socket()
+    if receive_bytes:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    connection.connect(("127.0.0.1", s.port))
+    data = json.dumps(body).encode()
+    connection.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)))
+    connection.sendall(data)
+    return connection
+
+
+def check_gone(s):
+    expected = s.ask(TEXT, completion("One day"))[2]["choices"]
+    for streams in (False, True):
+        before = s.metric("hearth_requests_cancelled_total")
+        connection = begin(s, TEXT, dict(LONG, stream=streams))
+        s.await_metric("hearth_answers_running", 1)
+        same("beside a long answer", s.ask(TEXT, completion("One day"))[2]["choices"], expected) if streams else None
+        connection.close()
+        s.await_metric("hearth_requests_cancelled_total", before + 1)
+        check("nothing is left of it", s.is_idle())
+    same("after clients have gone", s.ask(TEXT, completion("One day"))[2]["choices"], expected)
+
+
+def check_slow(s):
+    before = s.metric("hearth_requests_too_slow_total")
+    connection = begin(s, TEXT, dict(LONG, n=128, max_tokens=480, logprobs=20, stream=True), 4096)
+    s.await_metric("hearth_requests_too_slow_total", before + 1)
+    connection.close()
+    check("nothing is left of a slow reader", s.is_idle())
+
+
+def check_idle_connections(s):
+    idle = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(300)]
+    same("beside idle connections", s.ask("/health")[0], 200)
+    for connection in idle:
+        connection.close()
+
+
+def check_full():
+    s = Server("--parallel", "1", "--queue", "63", "-t", "1")
+    connection = begin(s, TEXT, dict(LONG, stream=True))
+    s.await_metric("hearth_answers_running", 1)
+    status, headers, answer = s.ask(TEXT, completion("x", n=64))
+    same("a full queue", (status, answer["error"]["code"], "Retry-After" in headers), (503, "queue_full", True))
+    refused(s, "more than ever fit", TEXT, completion("x", n=65), 400, "n")
+    connection.close()
+    s.end(signal.SIGINT)
+
+
+def check_end():
+    s = Server("-t", "1")
+    streamed, whole = begin(s, TEXT, dict(LONG, stream=True)), begin(s, TEXT, LONG)
+    idle = socket.create_connection(("127.0.0.1", s.port))
+    s.await_metric("hearth_answers_waiting", 64)
+    s.end()
+    for what, connection in (("stream", streamed), ("whole answer", whole)):
+        text = b""
+        while part := connection.recv(65536):
+            text += part
+        check("the end of a server, told by a " + what, b'"code":"shutting_down"' in text, text[-300:])
+    idle.close()
+
+
+def check_keys():
+    with tempfile.NamedTemporaryFile("w") as keys:
+        keys.write("# keys\n\nfirst-key\nsecond-key\n")
+        keys.flush()
+        s = Server("--api-key-file", keys.name, "--api-key", "third", "--alias", "story", "-t", "1")
+    refused(s, "no key", "/v1/models", None, 401, None)
+    refused(s, "no key, no path", "/v1/nothing", None, 401, None)
+    for key in ("", "first", "first-key ", "first-kez", "third-key", "# keys"):
+        refused(s, "key '%s'" % key, CHAT, chat("x"), 401, None, headers={"Authorization": "Bearer " + key})
+    for key in ("first-key", "second-key", "third"):
+        same("key " + key, s.ask("/v1/models", headers={"Authorization": "Bearer " + key})[2]["data"][0]["id"], "story")
+    same("health without a key", s.ask("/health")[0], 200)
+    s.process.send_signal(signal.SIGTERM)
+    same("exit status", s.process.wait(60), 0)
+
+
+def main():
+    s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
+    only = sys.argv[3:]
+    for part in (check_state, check_text, check_answers, check_reasoning, check_probabilities, check_together, check_errors,
+                 check_garbage, check_gone, check_slow, check_idle_connections):
+        if only and part.__name__ not in only:
+            continue
+        begun = time.monotonic()
+        part(s)
+        print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
+    s.end()
+    for part in (check_full, check_end, check_keys):
+        if not only or part.__name__ in only:
+            part()
+    print("%d checks, %d failed" % (checks, failures))
+    sys.exit(failures > 0)
+
+
+try:
+    main()
+finally:
+    for process in processes:
+        process.kill()
