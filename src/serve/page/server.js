@@ -1,0 +1,103 @@
+/* server.js - what the page knows of the server: its models and their facts, from /v1/models and /props. Says in a banner
+ * why nothing is known, and asks again when a busy server said it would be ready. */
+import { byId, element } from './dom.js';
+import { ApiError, getJson } from './api.js';
+import { readValue, writeValue } from './store.js';
+
+/* Rows of the welcome page: what /props says, in words. Rows without a value are left out. */
+const factRows = [
+    { words: 'Context', of: (props) => props.default_generation_settings?.n_ctx ?? props.n_ctx, unit: 'tokens' },
+    { words: 'Mode', of: (props) => props.mode },
+    { words: 'Guarantee', of: (props) => props.guarantee },
+    { words: 'Device', of: (props) => props.device },
+    { words: 'Version', of: (props) => props.build_info },
+];
+
+export class Server {
+    model = null; // the one that is asked, null where the server named none
+    #settings;
+    #askKey;
+    #timer = null;
+
+    /* askKey() opens the settings at the key. */
+    constructor(settings, askKey) {
+        this.#settings = settings;
+        this.#askKey = askKey;
+        byId('model-choice').addEventListener('change', (event) => {
+            this.model = event.target.value;
+            writeValue('hearth.model', this.model);
+            this.#showFacts(); // they may differ between models
+        });
+    }
+
+    /* Asks for everything; shows what came or why nothing did. */
+    async ask() {
+        clearTimeout(this.#timer);
+        try {
+            const { data } = await getJson('v1/models', this.#settings.key);
+            this.#showModels((Array.isArray(data) ? data : []).map((entry) => String(entry.id)));
+            this.#banner('');
+        } catch (error) {
+            if (!(error instanceof ApiError))
+                throw error;
+            this.#explain(error);
+            return;
+        }
+        await this.#showFacts();
+    }
+
+    #showModels(names) {
+        const wished = readValue('hearth.model');
+        this.model = names.includes(wished) ? wished : names[0] ?? null;
+        const choice = byId('model-choice');
+        choice.replaceChildren(...names.map((name) => element('option', { value: name }, name)));
+        choice.value = this.model ?? '';
+        choice.hidden = names.length < 2;
+        byId('model-name').hidden = names.length !== 1;
+        byId('model-name').textContent = names.length === 1 ? names[0] : '';
+    }
+
+    /* A server without /props (404) is no error: the facts are not shown. */
+    async #showFacts() {
+        let props = {};
+        try {
+            props = await getJson(this.model ? `props?model=${encodeURIComponent(this.model)}` : 'props', this.#settings.key);
+        } catch (error) {
+            if (!(error instanceof ApiError))
+                throw error;
+        }
+        const rows = factRows.map((row) => ({ ...row, value: row.of(props ?? {}) }))
+            .filter((row) => ['string', 'number'].includes(typeof row.value) && row.value !== '');
+        byId('facts').replaceChildren(...rows.flatMap((row) =>
+            [element('dt', {}, row.words), element('dd', {}, [row.value, row.unit].filter(Boolean).join(' '))]));
+    }
+
+    #explain(error) {
+        if (error.status === 401) {
+            this.#banner(error.message, 'Enter a key', this.#askKey);
+        } else if (error.busy) {
+            this.#countDown(error, error.retryAfter ?? 5);
+        } else if (error.status === 404) {
+            this.#banner(''); // no list of models: the server answers with the one it has
+        } else {
+            this.#banner([error.message, error.detail].filter(Boolean).join(' '), 'Try again', () => this.ask());
+        }
+    }
+
+    #countDown(error, left) {
+        if (left <= 0) {
+            this.ask();
+            return;
+        }
+        this.#banner(`${error.detail || error.message} Trying again in ${left} ${left === 1 ? 'second' : 'seconds'}.`,
+            'Try now', () => this.ask());
+        this.#timer = setTimeout(() => this.#countDown(error, left - 1), 1000);
+    }
+
+    /* Without text the banner is hidden. */
+    #banner(text, button, click) {
+        const banner = byId('banner');
+        banner.hidden = text === '';
+        banner.replaceChildren(element('p', {}, text), button ? element('button', { type: 'button', class: 'plain', click }, button) : '');
+    }
+}
