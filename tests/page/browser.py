@@ -136,7 +136,7 @@ class Browser:
 
     def click(self, selector):
         """Clicks the middle of an element with the pointer."""
-        self.wait(f"document.querySelector({json.dumps(selector)})")
+        self.wait(f"document.querySelector({json.dumps(selector)}) !== null")
         x, y = self.run(f"""(() => {{
             const node = document.querySelector({json.dumps(selector)});
             node.scrollIntoView({{ block: 'nearest' }});

@@ -16,7 +16,7 @@ function fill(node, attributes, children) {
         else
             node.setAttribute(name, value === true ? '' : value);
     }
-    for (const child of children.flat())
+    for (const child of children.flat(Infinity))
         if (child !== false && child !== null && child !== undefined)
             node.append(child);
     return node;
@@ -40,7 +40,7 @@ const icons = {
     plus: 'M12 5v14M5 12h14',
     flame: 'M12.5 3c.4 3.3 5.5 5.8 5.5 11 0 4-2.7 7-6 7s-6-2.7-6-6.5c0-2.7 1.5-4.5 2.8-5.8.3 1.6.7 2.5 1.6 3.3.1-3.8.4-6.5 2.1-9z',
     gear: 'M4 7h9M17 7h3M4 17h3M11 17h9M15 5v4M9 15v4',
-    theme: 'M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16M15 5v14M18 7v10',
+    theme: 'M19.5 14.5A8 8 0 0 1 9.5 4.5a8 8 0 1 0 10 10z',
     keyboard: 'M3 7h18v11H3zM7 11h.01M11 11h.01M15 11h.01M8 15h8',
     send: 'M12 19V5M6 11l6-6 6 6',
     stop: 'M7 7h10v10H7z',
