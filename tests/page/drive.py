@@ -76,6 +76,7 @@ class Page:
 
     def fresh(self):
         """Empties what the browser keeps, and the mock."""
+        self.browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
         self.browser.call("Emulation.clearDeviceMetricsOverride")
         self.browser.call("Emulation.setEmulatedMedia", features=[])
         self.browser.open(self.base + "icon.svg")
@@ -92,7 +93,7 @@ class Page:
         self.ready()
 
     def ready(self):
-        self.wait("document.activeElement?.id === 'message'")
+        self.wait("!document.querySelector('#welcome').hidden || document.querySelector('.message') !== null")
 
     def mock(self, what):
         try:
@@ -472,7 +473,7 @@ def live_figures(page):
     page.picture("live")
     page.press("Escape")
     page.wait("document.querySelectorAll('#live-rows tr').length === 24")
-    equal(page.run("[...document.querySelectorAll('#live-achieved, #live-predicted')].map((n) => n.textContent)"), ["64.8", "70.1"], "speeds")
+    equal(page.run("[...document.querySelectorAll('#live-achieved, #live-predicted')].map((n) => n.textContent)"), ["64.8 tokens/s", "70.1 tokens/s"], "speeds")
     equal(page.run("[0, 9, 17, 23].map((i) => document.querySelectorAll('#live-rows tr')[i].cells[3].textContent)"),
           ["device", "split", "ffn on cpu", "cpu"], "places")
     rows = page.run("[...document.querySelectorAll('#live-rows tr')].map((r) => [Number(r.querySelector('.fired').getAttribute('width')),"
@@ -522,14 +523,22 @@ def dark(page):
 def phone(page):
     """At 360 pixels nothing sticks out, the list slides in, the live view leaves room."""
     page.browser.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    page.browser.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=5)
     page.browser.reload()
     page.ready()
     expect(not page.run("document.querySelector('#conversations').checkVisibility()"), "the list covers the page")
-    page.ask("markdown " + "averyveryverylongwordwithoutanyspace" * 3)
+    page.click("#message")
+    page.type("markdown " + "averyveryverylongwordwithoutanyspace" * 3)
+    page.press("Enter")
+    expect(page.run("document.querySelector('#message').value").endswith("\n"), "Enter is no new line on a touch screen")
+    page.click("#send")
+    page.finish()
     equal(page.run(WIDER), [], "sticks out")
     page.picture("phone")
     page.click("#live-toggle")
-    page.send("slow story, please")
+    page.click("#message")
+    page.type("slow story, please")
+    page.click("#send")
     page.wait("document.querySelectorAll('#live-rows tr').length > 0 || document.querySelector('#live-note').textContent")
     equal(page.run(WIDER), [], "sticks out, live view")
     expect(page.run("document.querySelector('#scroll').clientHeight") > 150, "the live view leaves no room")

@@ -3,9 +3,10 @@
 import { EventParser } from './sse.js';
 
 export class ApiError extends Error {
-    /* status: of the answer, 0 where none came. detail: the server's own words. retryAfter: seconds, for busy servers. */
-    constructor(status, { detail = '', retryAfter = null, keySent = false } = {}) {
-        super(words(status, keySent));
+    /* status: of the answer, 0 where none came. text: instead of the words for the status. detail: the server's own words.
+     * retryAfter: seconds, for busy servers. */
+    constructor(status, { text = '', detail = '', retryAfter = null, keySent = false } = {}) {
+        super(text || words(status, keySent));
         this.status = status;
         this.detail = detail;
         this.retryAfter = retryAfter;
@@ -108,16 +109,16 @@ export async function* streamChat(body, key, signal) {
     try {
         for (;;) {
             const { done, value } = await reader.read().catch((error) => {
-                throw error.name === 'AbortError' ? error : new ApiError(0, { detail: 'The connection broke.' });
+                throw error.name === 'AbortError' ? error : new ApiError(0, { text: 'The connection broke before the answer was complete.' });
             });
             if (done)
-                throw new ApiError(0, { detail: 'The connection ended before the answer was complete.' });
+                throw new ApiError(0, { text: 'The connection ended before the answer was complete.' });
             for (const event of parser.feed(value)) {
                 if (event.data === '[DONE]')
                     return;
                 const chunk = JSON.parse(event.data);
                 if (chunk.error)
-                    throw new ApiError(Number(chunk.error.code) || 500, { detail: String(chunk.error.message ?? '') });
+                    throw new ApiError(500, { text: 'The server failed while it answered.', detail: String(chunk.error.message ?? '') });
                 yield readChunk(chunk);
             }
         }

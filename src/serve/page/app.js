@@ -105,8 +105,10 @@ const commands = {
         if (message.content === '' && message.children.length === 0)
             removeMessage(current, message.id); // it failed: nothing worth walking back to
         answer(current, parent);
+        composer.focus(); // the button that was pressed is gone
     },
     edit(message, content) {
+        composer.focus();
         say(current, message.parent, { content: content.trim(), files: message.files ?? [] });
     },
     choose(id) {
@@ -201,7 +203,11 @@ function setDrawer(isOpen) {
     document.body.classList.toggle('with-list', isOpen);
     byId('list-toggle').setAttribute('aria-expanded', String(isOpen));
     byId('conversations').hidden = !isOpen;
-    byId('shade').hidden = !(isOpen && isNarrow());
+    const covers = isOpen && isNarrow();
+    byId('shade').hidden = !covers;
+    byId('main').inert = byId('live').inert = covers;
+    if (covers)
+        byId('new-conversation').focus();
 }
 
 function closeDrawer() {
@@ -214,7 +220,7 @@ const shortcuts = {
     'Alt+KeyL': () => live.toggle(),
     'Alt+KeyC': () => setDrawer(byId('conversations').hidden),
     'Alt+Comma': () => settings.open(),
-    'Slash': () => composer.focus(),
+    'Slash': () => byId('message').focus(),
     'Shift+Slash': () => byId('shortcuts').showModal(),
     'Escape': () => commands.stop(),
 };

@@ -5,6 +5,11 @@ import { readTextFile, sizeWords } from './files.js';
 
 const DRAFT = 'hearth.draft'; // in sessionStorage: each tab has its own
 
+/* On a touch screen Enter is the only way to a new line, so it does not send. */
+function isTouch() {
+    return matchMedia('(pointer: coarse)').matches;
+}
+
 export class Composer {
     #files = [];
     #commands;
@@ -40,8 +45,10 @@ export class Composer {
         this.#changed();
     }
 
+    /* Not on a touch screen, where the keyboard would come up and cover the answer. */
     focus() {
-        byId('message').focus();
+        if (!isTouch())
+            byId('message').focus();
     }
 
     /* While an answer is made the button stops it. */
@@ -93,8 +100,7 @@ export class Composer {
     }
 
     #key(event) {
-        const touch = matchMedia('(pointer: coarse)').matches; // there Enter is the only way to a new line
-        if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !touch) {
+        if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !isTouch()) {
             event.preventDefault();
             if (!this.#busy)
                 this.#sendOrStop();

@@ -35,7 +35,7 @@ export function percentWords(share) {
 }
 
 function speedWords(speed) {
-    return isNumber(speed) ? String(speed >= 1000 ? Math.round(speed) : Number(speed.toPrecision(3))) : UNKNOWN;
+    return isNumber(speed) ? `${speed >= 1000 ? Math.round(speed) : Number(speed.toPrecision(3))} tokens/s` : UNKNOWN;
 }
 
 /* A colour for a share: the root, since most layers of a sparse model lie below a quarter. */
@@ -155,6 +155,7 @@ export class LiveView {
         const layers = Array.isArray(state?.layers) ? state.layers : [];
         const fired = firedShare(layers);
         byId('live-note').textContent = layers.length > 0 ? '' : 'The server has nothing to tell about its layers.';
+        byId('live-figures').hidden = false;
         byId('live-fired').textContent = percentWords(fired);
         byId('live-bytes').textContent = isNumber(state?.bytes_per_token) ? sizeWords(Math.round(state.bytes_per_token)) : UNKNOWN;
         byId('live-token').textContent = isNumber(state?.token) ? `token ${state.token}` : '';
