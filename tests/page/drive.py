@@ -349,7 +349,7 @@ def failures(page):
     """Each failure is told in words, and a retry is offered."""
     for text, words in (("fails now", "The server failed (status 500)."), ("inside it", "the device was lost"),
                         ("break it", "ended before the answer was complete"), ("silent", "The model said nothing."),
-                        ("cut", "cut off at the token limit"), ("plain", "to: plain"), ("busy", "to: busy")):
+                        ("cut", "cut off at the token limit"), ("busy", "to: busy")):
         page.ask(text)
         shown = page.run("document.querySelector('.message:last-child').textContent")
         expect(words in shown, f"{text}: shows {shown!r}, expected {words!r}")
@@ -387,6 +387,19 @@ def missing_addresses(page):
     count = sum(url.endswith("/live") for url in page.browser.requests)
     page.ask("hello again")
     equal(sum(url.endswith("/live") for url in page.browser.requests), count, "requests of what is not there")
+
+
+@check(needs_mock=True)
+def without_a_template(page):
+    """A model without a chat template continues the text."""
+    page.mock("set?no-template=1")
+    page.open()
+    page.wait("document.querySelector('#welcome').textContent.includes('continues what you write')")
+    equal(page.ask("Once upon a time"), "Answer 1 to: Once upon a time (Ωλ — 火 🔥)", "the answer")
+    page.ask("And then")
+    sent = page.seen()[-1]["body"]
+    equal(sent["prompt"], "Once upon a time\nAnswer 1 to: Once upon a time (Ωλ — 火 🔥)\nAnd then", "the text so far")
+    expect("messages" not in sent and sent["stream"] is True, f"sent {sorted(sent)}")
 
 
 @check(needs_mock=True)

@@ -9,7 +9,7 @@ What a chat request gets is chosen by the first word of its last message:
   long      400 lines                                  silent    an answer without text
   cut       finish_reason length                       break     the connection ends in the midst
   busy      503 with Retry-After: 1, twice             fails     status 500; inside: an error in the stream
-  plain     one JSON document in spite of stream       other     "Answer N to: MESSAGE", N counts requests
+  other     "Answer N to: MESSAGE", N counts requests
 
 GET /mock/set?NAME=VALUE changes how other addresses answer (models, props, live: a status; key: the key that is wanted;
 live=null: a document without values); GET /mock/seen tells what was asked. tests/ is this folder, for unit.js.
@@ -188,8 +188,10 @@ class Handler(BaseHTTPRequestHandler):
             if path == "/v1/models":
                 return self.reply(200, {"object": "list", "data": [{"id": "stories-1b-relu", "object": "model"}]})
             if path == "/props":
-                return self.reply(200, {"default_generation_settings": {"n_ctx": 4096}, "mode": "exact",
-                                        "guarantee": "bitwise", "device": "cpu and device0", "mock": True})
+                return self.reply(200, {
+                    "model": "stories-1b-relu", "build": "hearth 1.0", "mode": "exact", "guarantee": "bitwise", "n_ctx": 4096,
+                    "chat_template": None if "no-template" in self.state.settings else "{{ messages }}",
+                    "default_generation_settings": {"temperature": 0.8, "top_p": 0.95}})
             return self.reply(200, live_document(self.state))
         return self.file(path)
 
@@ -204,11 +206,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        if self.path != "/v1/chat/completions":
+        if self.path not in ("/v1/chat/completions", "/v1/completions"):
             return self.error(404, f"no such address: {self.path}")
         if self.refused("chat"):
             return None
-        text = body["messages"][-1]["content"].split("\n")[-1]
+        self.completes = self.path == "/v1/completions"
+        text = (body["prompt"] if self.completes else body["messages"][-1]["content"]).split("\n")[-1]
         kind = text.split()[0].lower() if text.split() else ""
         if kind == "busy" and self.state.refused < 2:
             self.state.refused += 1
@@ -217,9 +220,6 @@ class Handler(BaseHTTPRequestHandler):
         if kind == "fails":
             return self.error(500, "the model failed")
         reasoning, answer, finish, delay = answer_for(text, len(self.state.seen))
-        if kind == "plain":
-            return self.reply(200, {"choices": [{"message": {"role": "assistant", "content": answer},
-                                                 "finish_reason": finish}], "usage": {"completion_tokens": 3}})
         return self.stream(kind, reasoning, answer, finish, delay)
 
     def stream(self, kind, reasoning, answer, finish, delay):
@@ -238,6 +238,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
 
         def chunk(delta, reason=None):
+            if self.completes:
+                return {"object": "text_completion", "model": "stories-1b-relu",
+                        "choices": [{"index": 0, "text": delta.get("content", ""), "finish_reason": reason}]}
             return {"object": "chat.completion.chunk", "model": "stories-1b-relu",
                     "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
@@ -262,10 +265,18 @@ class Handler(BaseHTTPRequestHandler):
             self.state.cut_off += 1
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """A browser that goes away is no error; anything else is told."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(*_)
+
+
 def start(port=0):
-    """Starts a server; returns it. Its address is server.server_address."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
+    """Makes a server; returns it. Its address is server.server_address."""
+    server = Server(("127.0.0.1", port), Handler)
     server.state = State()
     return server
 

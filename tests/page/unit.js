@@ -1,7 +1,7 @@
 /* unit.js - checks of the page's modules that need a browser but no server: Markdown, the event parser, the tree, numbers.
  * drive.py imports it into the page; run() returns {passed, failures}. Expected values are written out by hand. */
 import { retrySeconds } from '../api.js';
-import { requestBody } from '../answers.js';
+import { chatBody, completionBody } from '../answers.js';
 import { element } from '../dom.js';
 import { sizeWords, withFiles } from '../files.js';
 import { firedShare, percentWords } from '../live.js';
@@ -143,15 +143,17 @@ function checkTree() {
     choose(conversation, c.id);
     same('title', titleOf(conversation), 'first line');
     const settings = { temperature: 0, top_p: null, max_tokens: 9, seed: null, system: 'Be brief.' };
-    same('request', requestBody(conversation, e, settings, 'm'), { messages: [
+    same('request', chatBody(conversation, e, settings, 'm'), { messages: [
         { role: 'system', content: 'Be brief.' },
         { role: 'user', content: 'File f.txt:\n```\nx\n```\n\nfirst line\nsecond' },
         { role: 'assistant', content: 'two' }, { role: 'user', content: 'more' }],
         model: 'm', temperature: 0, max_tokens: 9 });
     const f = append(conversation, e.id, { role: 'user', content: 'again' });
     same('roles alternate behind an empty answer',
-        requestBody(conversation, append(conversation, f.id, { role: 'assistant', content: '' }), {}, null).messages.at(-1),
+        chatBody(conversation, append(conversation, f.id, { role: 'assistant', content: '' }), {}, null).messages.at(-1),
         { role: 'user', content: 'more\n\nagain' });
+    same('a text to continue', completionBody(conversation, d, { max_tokens: null, seed: 3 }, null),
+        { prompt: 'File f.txt:\n```\nx\n```\n\nfirst line\nsecond\ntwo', max_tokens: 256, seed: 3 });
     removeMessage(conversation, c.id);
     same('what is left', [path(), Object.keys(conversation.messages).length], [['first line\nsecond', 'one'], 3]);
 }

@@ -6,21 +6,41 @@
  *   state                waiting, writing; then done, cut (token limit), stopped (by the reader), failed
  *   notice, detail       why it waits or failed: the page's words, the server's words
  *   tokens, rate, model  where they are known */
-import { ApiError, streamChat } from './api.js';
+import { ApiError, streamAnswer } from './api.js';
 import { withFiles } from './files.js';
 import { pathTo } from './tree.js';
 
 const MAX_TRIES = 20;
 const MAX_WAIT_S = 120; // a server that wants a longer pause is reported, not waited for
 const DEFAULT_WAIT_S = 5;
+const COMPLETION_TOKENS = 256; // where none are set; that address has 16 as its default, as OpenAI's
 const MIN_TIMED_S = 0.05; // a shorter answer is too short for a browser's clock
 
 export function isOpen(message) {
     return message.state === 'waiting' || message.state === 'writing';
 }
 
+/* What is sent to either address. */
+function commonFields(settings, model) {
+    const body = model ? { model } : {};
+    for (const name of ['temperature', 'top_p', 'max_tokens', 'seed'])
+        if (settings[name] !== null && settings[name] !== undefined)
+            body[name] = settings[name];
+    return body;
+}
+
+/* The request for a message by a model without a chat template: it continues the text so far. */
+export function completionBody(conversation, message, settings, model) {
+    let prompt = '';
+    for (const earlier of pathTo(conversation, message.parent)) {
+        const text = withFiles(earlier);
+        prompt += (/\S$/.test(prompt) && /^\S/.test(text) ? '\n' : '') + text;
+    }
+    return { prompt, max_tokens: COMPLETION_TOKENS, ...commonFields(settings, model) };
+}
+
 /* The request that asks for a message: what was said before it. Reasoning is not sent back; chat templates drop it. */
-export function requestBody(conversation, message, settings, model) {
+export function chatBody(conversation, message, settings, model) {
     const messages = settings.system ? [{ role: 'system', content: settings.system }] : [];
     for (const { role, content } of pathTo(conversation, message.parent).map((m) => ({ role: m.role, content: withFiles(m) }))) {
         if (role === 'assistant' && content === '')
@@ -30,13 +50,7 @@ export function requestBody(conversation, message, settings, model) {
         else
             messages.push({ role, content });
     }
-    const body = { messages };
-    if (model)
-        body.model = model;
-    for (const name of ['temperature', 'top_p', 'max_tokens', 'seed'])
-        if (settings[name] !== null && settings[name] !== undefined)
-            body[name] = settings[name];
-    return body;
+    return { messages, ...commonFields(settings, model) };
 }
 
 /* Waits; rejects when the signal is aborted. */
@@ -73,12 +87,14 @@ export class Answers {
         this.#runs.get(conversation.id)?.abort();
     }
 
-    async make(conversation, message, { settings, model, key }) {
+    /* completes: the model has no chat template. */
+    async make(conversation, message, { settings, model, key, completes }) {
         const controller = new AbortController();
         this.#runs.set(conversation.id, controller);
-        const body = requestBody(conversation, message, settings, model);
+        const body = (completes ? completionBody : chatBody)(conversation, message, settings, model);
+        const ask = () => streamAnswer(completes ? 'v1/completions' : 'v1/chat/completions', body, key, controller.signal);
         try {
-            await this.#try(conversation, message, body, key, controller.signal);
+            await this.#try(conversation, message, ask, controller.signal);
         } catch (error) {
             if (error.name === 'AbortError') {
                 message.state = 'stopped';
@@ -96,13 +112,13 @@ export class Answers {
         this.#ended(conversation, message);
     }
 
-    async #try(conversation, message, body, key, signal) {
+    async #try(conversation, message, ask, signal) {
         for (let tries = 1;; tries++) {
             try {
                 message.notice = '';
                 message.state = 'waiting';
                 this.#changed(conversation, message);
-                return await this.#read(conversation, message, body, key, signal);
+                return await this.#read(conversation, message, ask());
             } catch (error) {
                 const seconds = error.retryAfter ?? DEFAULT_WAIT_S;
                 if (!error.busy || tries === MAX_TRIES || seconds > MAX_WAIT_S)
@@ -117,12 +133,11 @@ export class Answers {
         }
     }
 
-    async #read(conversation, message, body, key, signal) {
+    async #read(conversation, message, stream) {
         let first = null; // when the first and the last text came
         let last = null;
         let finish = null;
-        let stated = null;
-        for await (const chunk of streamChat(body, key, signal)) {
+        for await (const chunk of stream) {
             if (chunk.content || chunk.reasoning) {
                 last = performance.now();
                 first ??= last;
@@ -134,11 +149,10 @@ export class Answers {
             message.model = chunk.model ?? message.model;
             message.tokens = chunk.usage?.completion_tokens ?? message.tokens;
             finish = chunk.finish ?? finish;
-            stated = chunk.rate ?? stated;
             this.#changed(conversation, message);
         }
         const seconds = (last - first) / 1000;
-        message.rate = stated ?? (seconds >= MIN_TIMED_S && message.tokens > 1 ? (message.tokens - 1) / seconds : null);
+        message.rate = seconds >= MIN_TIMED_S && message.tokens > 1 ? (message.tokens - 1) / seconds : null;
         message.state = finish === 'length' ? 'cut' : 'done';
     }
 }

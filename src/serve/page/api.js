@@ -1,4 +1,4 @@
-/* api.js - asks the server: /v1/chat/completions as a stream, /v1/models, /props, /live. Addresses are relative to the
+/* api.js - asks the server: /v1/chat/completions or /v1/completions as a stream, and documents. Addresses are relative to the
  * page, so a proxy may put it under a path. Every failure becomes an ApiError with words for people. */
 import { EventParser } from './sse.js';
 
@@ -77,33 +77,27 @@ export async function getJson(path, key, signal) {
     }
 }
 
-/* What one chunk of a stream (or a whole answer) says: {content, reasoning, finish, usage, rate}, absent what it lacks. */
+/* What one chunk of a stream says, from either address. */
 function readChunk(chunk) {
     const choice = chunk.choices?.[0];
-    const part = choice?.delta ?? choice?.message;
     return {
-        content: part?.content ?? '',
-        reasoning: part?.reasoning_content ?? '',
+        content: choice?.delta?.content ?? choice?.text ?? '',
+        reasoning: choice?.delta?.reasoning_content ?? '',
         finish: choice?.finish_reason ?? null,
         usage: chunk.usage ?? null,
-        rate: chunk.timings?.predicted_per_second ?? null,
         model: chunk.model ?? null,
     };
 }
 
 /* Yields the chunks of an answer while they arrive. Ends when the server said [DONE]; a stream that ends before is an
  * error, and so is an error that the server sends inside it. */
-export async function* streamChat(body, key, signal) {
-    const response = await ask('v1/chat/completions', key, {
+export async function* streamAnswer(path, body, key, signal) {
+    const response = await ask(path, key, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json', Accept: 'text/event-stream' },
         body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
         signal,
     });
-    if (!/^text\/event-stream/i.test(response.headers.get('Content-Type') ?? '')) {
-        yield readChunk(await response.json());
-        return;
-    }
     const parser = new EventParser();
     const reader = response.body.getReader();
     try {

@@ -42,7 +42,7 @@ export class ConversationList {
                                 click: () => this.#commands.open(conversation) },
                 element('span', {}, title),
                 isRunning && element('span', { class: 'running', role: 'img', 'aria-label': 'an answer is being made' })),
-            isCurrent && element('span', { class: 'row-buttons' },
+            isCurrent && element('span', { class: 'row-buttons small' },
                 iconButton('edit', 'Rename', () => {
                     this.#renaming = conversation;
                     this.#again();

@@ -7,7 +7,8 @@ import { sizeWords } from './files.js';
 import { readValue, writeValue } from './store.js';
 
 const INTERVAL_MS = 400;
-const COLUMNS = 48; // readings in the heat map
+const COLUMNS = 48; // readings in the heat map, at most
+const FEW = 12;     // with fewer readings their columns do not get wider
 const HEATS = 10;   // colours, heat-0 to heat-9 in style.css
 
 const UNKNOWN = 'not known';
@@ -180,16 +181,15 @@ export class LiveView {
         }
     }
 
-    /* The heat map moves one column to the left for each reading of a new token. */
+    /* A reading of a new token is a new column at the right; with many the oldest leaves at the left. */
     #addColumn(layers) {
         this.#columns.push(svg('g', {}, layers.map((layer, i) =>
             svg('rect', { class: `heat-${heatOf(shareOf(layer.fired, layer.neurons))}`, y: i, width: '1.02', height: '1.02' }))));
         if (this.#columns.length > COLUMNS)
             this.#columns.shift();
-        this.#columns.forEach((column, i) =>
-            column.setAttribute('transform', `translate(${COLUMNS - this.#columns.length + i} 0)`));
+        this.#columns.forEach((column, i) => column.setAttribute('transform', `translate(${i} 0)`));
         const map = byId('live-map');
-        map.setAttribute('viewBox', `0 0 ${COLUMNS} ${Math.max(layers.length, 1)}`);
+        map.setAttribute('viewBox', `0 0 ${Math.max(this.#columns.length, FEW)} ${Math.max(layers.length, 1)}`);
         map.replaceChildren(...this.#columns);
     }
 }

@@ -159,7 +159,7 @@ function rule() {
 function code(block) {
     const text = block.lines.join('\n');
     return element('div', { class: 'code' },
-        element('div', { class: 'code-head' },
+        element('div', { class: 'code-head small' },
             element('span', {}, block.language || 'text'),
             copyButton('Copy this code', () => text)),
         element('pre', { tabindex: '0' }, element('code', {}, text)));

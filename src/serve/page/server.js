@@ -6,15 +6,15 @@ import { readValue, writeValue } from './store.js';
 
 /* Rows of the welcome page: what /props says, in words. Rows without a value are left out. */
 const factRows = [
-    { words: 'Context', of: (props) => props.default_generation_settings?.n_ctx ?? props.n_ctx, unit: 'tokens' },
-    { words: 'Mode', of: (props) => props.mode },
-    { words: 'Guarantee', of: (props) => props.guarantee },
-    { words: 'Device', of: (props) => props.device },
-    { words: 'Version', of: (props) => props.build_info },
+    { words: 'Context', name: 'n_ctx', unit: 'tokens' },
+    { words: 'Mode', name: 'mode' },
+    { words: 'Guarantee', name: 'guarantee' },
+    { words: 'Version', name: 'build' },
 ];
 
 export class Server {
-    model = null; // the one that is asked, null where the server named none
+    model = null;      // the one that is asked, null where the server named none
+    completes = false; // it has no chat template: it continues texts
     #settings;
     #askKey;
     #timer = null;
@@ -57,7 +57,7 @@ export class Server {
         byId('model-name').textContent = names.length === 1 ? names[0] : '';
     }
 
-    /* A server without /props (404) is no error: the facts are not shown. */
+    /* A server without /props (404) is no error: the facts are not shown, and the model is taken for one that chats. */
     async #showFacts() {
         let props = {};
         try {
@@ -66,10 +66,14 @@ export class Server {
             if (!(error instanceof ApiError))
                 throw error;
         }
-        const rows = factRows.map((row) => ({ ...row, value: row.of(props ?? {}) }))
-            .filter((row) => ['string', 'number'].includes(typeof row.value) && row.value !== '');
-        byId('facts').replaceChildren(...rows.flatMap((row) =>
-            [element('dt', {}, row.words), element('dd', {}, [row.value, row.unit].filter(Boolean).join(' '))]));
+        this.completes = props?.chat_template === null;
+        byId('welcome-words').textContent = this.completes ? 'This model has no chat template: it continues what you write.'
+            : 'What you write is answered by the model on this server.';
+        byId('message').placeholder = this.completes ? 'Begin a text' : 'Write a message';
+        this.#settings.showDefaults(props?.default_generation_settings ?? {});
+        const rows = factRows.filter(({ name }) => ['string', 'number'].includes(typeof props?.[name]));
+        byId('facts').replaceChildren(...rows.flatMap(({ words, name, unit }) =>
+            [element('dt', {}, words), element('dd', {}, [props[name], unit].filter(Boolean).join(' '))]));
     }
 
     #explain(error) {

@@ -55,6 +55,13 @@ export class Settings {
             byId(field).focus();
     }
 
+    /* Shows in empty fields what the server would take. */
+    showDefaults(defaults) {
+        for (const { name } of numbers)
+            if (typeof defaults[name] === 'number')
+                byId(`set-${name}`).placeholder = `server: ${Number(defaults[name].toPrecision(3))}`;
+    }
+
     #complain(input, text) {
         byId('settings-error').textContent = text;
         for (const { name } of numbers)

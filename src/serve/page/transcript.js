@@ -31,7 +31,7 @@ class MessageView {
         this.message = message;
         this.commands = commands;
         this.body = element('div', { class: message.role === 'user' ? 'said' : 'answer' });
-        this.foot = element('div', { class: 'message-foot' });
+        this.foot = element('div', { class: 'message-foot small' });
         this.node = element('article', { class: `message ${message.role}`, id: `message-${message.id}` },
             element('h2', { class: 'hidden-label' }, message.role === 'user' ? 'You' : 'Answer'), this.body, this.foot);
         if (message.role === 'user')
