@@ -54,7 +54,7 @@ CONTRAST = """(() => {
 
 # What sticks out of the page to the right, outside of what scrolls by itself.
 WIDER = """[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() &&
-    !node.closest('.code pre, .table, .hidden-label, .skip, svg') && node.getBoundingClientRect().right > innerWidth + 1)
+    !node.closest('.code pre, .table, .hidden-label, .skip, svg') && node.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
     .map((node) => node.outerHTML.slice(0, 80))"""
 
 
@@ -564,6 +564,12 @@ def phone(page):
     page.picture("phone-list")
     page.press("Escape")
     expect(not page.run("document.querySelector('#conversations').checkVisibility()"), "Escape does not close the list")
+    if page.mock("seen"):
+        page.run("document.querySelector('#message').focus()")
+        page.type("wide")
+        page.click("#send")
+        page.finish()
+        equal(page.run(WIDER), [], "sticks out, wide answer")
     small = page.run("""[...document.querySelectorAll('button')].filter((b) => b.checkVisibility() &&
         (b.getBoundingClientRect().width < 24 || b.getBoundingClientRect().height < 24)).map((b) => b.outerHTML.slice(0, 80))""")
     equal(small, [], "buttons below 24 pixels")
@@ -611,6 +617,11 @@ def screen_reader(page):
     equal(said[0], "The answer begins.", "first words")
     expect("The answer is complete." in said[-1], f"last words: {said[-1]!r}")
     expect(len(said) < 6, f"announced {len(said)} times")
+    page.run("said.length = 0")
+    begin = time.monotonic()
+    page.ask("long story, please")
+    most = 4 + (time.monotonic() - begin) / 4
+    expect(len(page.run("said")) <= most, f"a long answer was announced {len(page.run('said'))} times")
     equal(page.run("document.querySelector('#messages').closest('[aria-live], [role=log], [role=status]')"), None, "a live region")
     nodes = page.browser.call("Accessibility.getFullAXTree")["nodes"]
     named = [(n.get("role", {}).get("value"), n.get("name", {}).get("value", "")) for n in nodes if not n.get("ignored")]
@@ -627,6 +638,34 @@ def reduced_motion(page):
     page.wait(LAST)
     equal(page.run("document.getAnimations().length"), 0, "animations")
     page.press("Escape")
+
+
+@check(needs_mock=True)
+def two_at_once(page):
+    """An answer goes on while another conversation is read, and answers there too; the list shows it."""
+    page.send("slow one")
+    page.wait(f"({LAST}).length > 5")
+    page.press("n", "Alt")
+    equal(page.run(BUSY), False, "the new conversation is busy")
+    page.ask("quick")
+    equal(page.run("document.querySelectorAll('.running').length"), 1, "conversations that are being answered")
+    page.click(".conversation[title='slow one']")
+    length = page.run(f"({LAST}).length")
+    page.wait(f"({LAST}).length > {length + 10}")
+    page.press("Escape")
+    page.finish()
+    equal(page.run("document.querySelectorAll('.running').length"), 0, "conversations that are being answered, at the end")
+
+
+@check(needs_mock=True)
+def huge_answers(page):
+    """A large answer that comes at once does not make the page stand still."""
+    page.run("""window.gaps = []; (function tick(last) {
+        requestAnimationFrame((now) => { gaps.push(now - last); tick(now); }); })(performance.now())""")
+    page.ask("huge")
+    equal(page.run("document.querySelectorAll('.text li').length"), 2000, "items")
+    longest = page.run("Math.max(...gaps)")
+    expect(longest < 2000, f"{longest:.0f} ms between frames")
 
 
 @check(needs_mock=True)

@@ -6,7 +6,8 @@ What a chat request gets is chosen by the first word of its last message:
 
   slow      60 ms between pieces (others: 4 ms)        think     reasoning before the answer
   markdown  a sample of all Markdown                   hostile   Markdown that tries to run or load something
-  long      400 lines                                  silent    an answer without text
+  long      400 lines, in half a second                silent    an answer without text
+  wide      a table and code wider than a phone        huge      100,000 characters at once
   cut       finish_reason length                       break     the connection ends in the midst
   busy      503 with Retry-After: 1, twice             fails     status 500; inside: an error in the stream
   other     "Answer N to: MESSAGE", N counts requests
@@ -106,6 +107,11 @@ def answer_for(text, number):
         return "<img src=x onerror=window.hacked=20>", HOSTILE, "stop", 0
     if kind == "long":
         return "", "\n\n".join(f"Line {i} of a long answer." for i in range(400)), "stop", 0.001
+    if kind == "wide":
+        row = "|" + " some cell |" * 14
+        return "", f"{row}\n|{'---|' * 14}\n{row}\n\n```\n{'wide ' * 60}\n```\n\n`{'code' * 60}`", "stop", 0
+    if kind == "huge":
+        return "", "A line with **some** `marks` in it, and\n- an item\n\n" * 2000, "stop", 0
     if kind == "silent":
         return "", "", "stop", 0
     if kind == "cut":

@@ -67,7 +67,8 @@ class MessageView {
         this.node.classList.toggle('open', open);
         this.reasoning.hidden = reasoning === '';
         this.reasoningTitle.textContent = open && content === '' ? 'Thinking …' : 'Reasoning';
-        this.reasoningText.textContent = reasoning;
+        if (reasoning !== this.shownReasoning)
+            this.reasoningText.textContent = this.shownReasoning = reasoning;
         showMarkdown(this.text, content);
         this.notice.classList.toggle('error', state === 'failed');
         this.notice.hidden = !notice && !(state === 'waiting' || (state === 'done' && content === ''));
