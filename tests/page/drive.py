@@ -55,7 +55,8 @@ CONTRAST = """(() => {
 # What sticks out of the page to the right, outside of what scrolls by itself.
 WIDER = """[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() &&
     !node.closest('.code pre, .table, .hidden-label, .skip, svg') && node.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-    .map((node) => node.outerHTML.slice(0, 80))"""
+    .map((node) => node.outerHTML.slice(0, 80)).concat([...document.querySelectorAll('#scroll, #live, #conversations, dialog')]
+        .filter((node) => node.scrollWidth > node.clientWidth).map((node) => `${node.id} scrolls sideways`))"""
 
 
 def check(needs_mock=False):
