@@ -53,15 +53,15 @@ export function chatBody(conversation, message, settings, model) {
     return { messages, ...commonFields(settings, model) };
 }
 
-/* Waits; rejects when the signal is aborted. */
-function pause(seconds, signal) {
-    return new Promise((resolve, reject) => {
-        const timer = setTimeout(resolve, seconds * 1000);
-        signal.addEventListener('abort', () => {
-            clearTimeout(timer);
-            reject(new DOMException('stopped', 'AbortError'));
-        }, { once: true });
-    });
+/* What a promise gives, or a rejection as soon as the signal is aborted. */
+function orStopped(promise, signal) {
+    return Promise.race([promise, new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(new DOMException('stopped', 'AbortError')), { once: true });
+    })]);
+}
+
+function pause(seconds) {
+    return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }
 
 export class Answers {
@@ -87,14 +87,17 @@ export class Answers {
         this.#runs.get(conversation.id)?.abort();
     }
 
-    /* completes: the model has no chat template. */
-    async make(conversation, message, { settings, model, key, completes }) {
+    /* options() resolves to {settings, model, key, completes}, once the server has told what it has; completes: the model
+     * has no chat template. */
+    async make(conversation, message, options) {
         const controller = new AbortController();
         this.#runs.set(conversation.id, controller);
-        const body = (completes ? completionBody : chatBody)(conversation, message, settings, model);
-        const ask = () => streamAnswer(completes ? 'v1/completions' : 'v1/chat/completions', body, key, controller.signal);
+        const { signal } = controller;
         try {
-            await this.#try(conversation, message, ask, controller.signal);
+            const { settings, model, key, completes } = await orStopped(options(), signal);
+            const body = (completes ? completionBody : chatBody)(conversation, message, settings, model);
+            const ask = () => streamAnswer(completes ? 'v1/completions' : 'v1/chat/completions', body, key, signal);
+            await this.#try(conversation, message, ask, signal);
         } catch (error) {
             if (error.name === 'AbortError') {
                 message.state = 'stopped';
@@ -127,7 +130,7 @@ export class Answers {
                 for (let left = seconds; left > 0; left--) {
                     message.notice = `The server is busy. Trying again in ${left} ${left === 1 ? 'second' : 'seconds'}.`;
                     this.#changed(conversation, message);
-                    await pause(1, signal);
+                    await orStopped(pause(1), signal);
                 }
             }
         }

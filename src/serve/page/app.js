@@ -79,8 +79,10 @@ function answer(conversation, parent) {
     const message = append(conversation, parent,
         { role: 'assistant', content: '', reasoning: '', state: 'waiting', notice: '', detail: '' });
     announcer.begin();
-    answers.make(conversation, message, {
-        settings: settings.values, model: server.model, key: settings.key, completes: server.completes });
+    answers.make(conversation, message, async () => {
+        await server.asked;
+        return { settings: settings.values, model: server.model, key: settings.key, completes: server.completes };
+    });
     show();
     transcript.toEnd();
 }

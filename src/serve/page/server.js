@@ -15,6 +15,7 @@ const factRows = [
 export class Server {
     model = null;      // the one that is asked, null where the server named none
     completes = false; // it has no chat template: it continues texts
+    asked = null;      // resolves when the server was asked and has answered or not
     #settings;
     #askKey;
     #timer = null;
@@ -26,13 +27,17 @@ export class Server {
         byId('model-choice').addEventListener('change', (event) => {
             this.model = event.target.value;
             writeValue('hearth.model', this.model);
-            this.#showFacts(); // they may differ between models
+            this.asked = this.#showFacts(); // they may differ between models
         });
     }
 
     /* Asks for everything; shows what came or why nothing did. */
-    async ask() {
+    ask() {
         clearTimeout(this.#timer);
+        this.asked = this.#ask();
+    }
+
+    async #ask() {
         try {
             const { data } = await getJson('v1/models', this.#settings.key);
             this.#showModels((Array.isArray(data) ? data : []).map((entry) => String(entry.id)));
