@@ -189,6 +189,8 @@ static hearth_status load_and_serve(serve_values *v, serve_options *o, hearth_er
     TRY(common_load(&l, &v->engine, &p, error));
     if (l.is_planned && l.planned.own && o->session.context == 0)
         o->session.context = (uint32_t)l.planned.request.context;
+    if (l.is_planned)
+        o->predicted = 1 / planned_seconds(&l.planned, 0.5 * (double)l.planned.request.context);
     hearth_status status = model_need_tokenizer(l.model, error);
     if (status == HEARTH_OK)
         status = open_template(o, v, &l, &text, &variables, error);

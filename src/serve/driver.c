@@ -265,6 +265,7 @@ static void publish(driver *d, bool now)
     d->published = time;
     hearth_load load = hearth_scheduler_load(d->scheduler);
     metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
+    live_note(d->options.live, d->session, load.answer_tokens, d->scheduled);
     pthread_mutex_lock(&d->lock);
     d->running = d->scheduled;
     d->waiting = mailbox_weight(&d->box) - d->scheduled;

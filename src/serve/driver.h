@@ -6,6 +6,7 @@
 #define SERVE_DRIVER_H
 
 #include "job.h"
+#include "live.h"
 #include "metrics.h"
 
 typedef struct driver driver;
@@ -14,6 +15,7 @@ typedef struct driver_options {
     hearth_session_options session;
     uint32_t queue; /* most answers that wait */
     metrics *metrics;
+    live *live;
     void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
     void *user;
 } driver_options;

@@ -77,7 +77,9 @@ static bool wait_for_more(exchange *x)
 static void add_headers(const exchange *x, struct MHD_Response *response, const char *type)
 {
     MHD_add_response_header(response, "Content-Type", type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "Cache-Control", x->reply.file ? "no-cache" : "no-store");
+    if (x->reply.file)
+        MHD_add_response_header(response, "Content-Security-Policy", PAGE_POLICY);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (x->reply.allow)
         MHD_add_response_header(response, "Allow", x->reply.allow);
@@ -104,6 +106,10 @@ static enum MHD_Result queue(exchange *x, struct MHD_Response *response, const c
 static enum MHD_Result queue_body(exchange *x)
 {
     const buffer *body = &x->reply.body;
+    const page_file *f = x->reply.file;
+    if (f) /* it is never written to */
+        return queue(x, MHD_create_response_from_buffer(f->size, (void *)(uintptr_t)f->data, MHD_RESPMEM_PERSISTENT),
+                     f->type);
     return queue(x, MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_COPY), x->reply.type);
 }
 
@@ -192,7 +198,10 @@ static void handle(exchange *x, const char *path)
         reply_problem(&x->reply, &p);
         return;
     }
-    to->answer(x->serve, (span){x->body.data, x->body.size}, &x->reply);
+    if (to->answer)
+        to->answer(x->serve, (span){x->body.data, x->body.size}, &x->reply);
+    else
+        x->reply = (reply){.status = 200, .file = page_find(path)};
     atomic_fetch_sub(&x->serve->body_bytes, x->body.size);
     buffer_free(&x->body);
     if (!x->reply.talk)

@@ -5,6 +5,7 @@
 
 static const route routes[] = {
     {"GET", "/health", true, state_health},
+    {"GET", "/live", false, state_live},
     {"GET", "/metrics", false, state_metrics},
     {"GET", "/props", false, state_props},
     {"GET", "/slots", false, state_slots},
@@ -15,6 +16,9 @@ static const route routes[] = {
     {"POST", "/detokenize", false, text_detokenize},
     {"POST", "/apply-template", false, text_apply_template},
 };
+
+/* Of the files of the page, which ask for no key: they hold nothing that is not public. */
+static const route page_route = {"GET", NULL, true, NULL};
 
 const route *route_find(const char *method, const char *path, const char **allow, problem *p)
 {
@@ -28,6 +32,9 @@ const route *route_find(const char *method, const char *path, const char **allow
             return r;
         *allow = r->method;
     }
+    if (page_find(path) && strcmp(method, "GET") == 0)
+        return &page_route;
+    *allow = page_find(path) ? "GET" : *allow;
     if (*allow)
         (void)problem_set(p, 405, "method_not_allowed", "%.64s: takes %s, not %.16s", path, *allow, method);
     else

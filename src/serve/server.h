@@ -6,6 +6,7 @@
 #define SERVE_SERVER_H
 
 #include "driver.h"
+#include "page.h"
 #include "problem.h"
 #include "serve.h"
 
@@ -15,6 +16,7 @@ struct serve {
     const hearth_model *model;
     hearth_model_info info;
     driver *driver;
+    live *live;
     metrics metrics;
     int64_t started;          /* seconds since 1970                          */
     bool is_local;            /* listens at loopback alone                   */
@@ -27,13 +29,14 @@ struct serve {
     struct http *http;
 };
 
-/* How a request is answered: with a body, or by a talk, whose answer comes while it is written. */
+/* How a request is answered: with a body, a file of the page, or by a talk, whose answer comes while it is written. */
 typedef struct reply {
     unsigned status;
     const char *type; /* of the body */
     buffer body;
-    struct talk *talk; /* NULL: the body is all */
-    const char *allow; /* of status 405: "GET"; else NULL */
+    const page_file *file; /* in place of the body; NULL: none */
+    struct talk *talk;     /* NULL: the body is all */
+    const char *allow;     /* of status 405: "GET"; else NULL */
 } reply;
 
 /* Fill in the body of a reply; without memory the status is 500 and the body empty. reply_json releases the value (NULL: no memory). */
@@ -58,8 +61,8 @@ void http_close(serve *s);
 
 typedef struct route {
     const char *method, *path;
-    bool is_open; /* needs no key */
-    handler *answer;
+    bool is_open;    /* needs no key */
+    handler *answer; /* NULL: the file of the page at this path */
 } route;
 
 /* Finds the route of a request; HEAD is that of GET. NULL: *p says why, and *allow which method there is. */

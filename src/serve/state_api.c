@@ -18,6 +18,12 @@ void state_health(serve *s, span body, reply *out)
     reply_problem(out, &p);
 }
 
+void state_live(serve *s, span body, reply *out)
+{
+    (void)body;
+    reply_json(out, live_json(s->live));
+}
+
 void state_models(serve *s, span body, reply *out)
 {
     (void)body;

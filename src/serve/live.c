@@ -1,0 +1,139 @@
+/* live.c - see live.h. */
+#include "live.h"
+
+#include "../base/clock.h"
+#include "../base/memory.h"
+#include "../engine/engine.h"
+
+#include <pthread.h>
+
+/* Speed is that of at least so long a time, as a few tokens come irregularly. */
+#define SPEED_SECONDS 0.5
+
+typedef struct live_layer {
+    const char *form;
+    uint32_t neurons, hot; /* of these on a device                                                */
+    bool skips;            /* else nobody looked which neurons were zero, and `fired` is not known */
+    double fired;          /* mean of the rows of the last steps                                  */
+} live_layer;
+
+struct live {
+    pthread_mutex_t lock;
+    double predicted;
+    uint32_t layer_count;
+    live_layer *layers; /* [layer_count] */
+    bool known;         /* something was computed */
+    uint64_t token;
+    double bytes_per_token;
+    double achieved; /* tokens per second; 0: not known yet                        */
+    bool is_alone;   /* a single answer was written during all that time           */
+    double since;    /* when the time of the speed began, at `since_token` tokens; */
+    uint64_t since_token;
+    bool since_alone;
+};
+
+/* Where a layer's neurons lie. */
+static live_layer place_of(const hearth_engine *e, uint32_t layer)
+{
+    const engine_layer *l = &e->layers[layer];
+    uint32_t neurons = e->model->layers[layer].ffn.neuron_count;
+    live_layer out = {.form = layer_form_name(l->form), .neurons = neurons, .skips = l->selector != SELECTOR_ALL};
+    if (l->form == FORM_DEVICE)
+        out.hot = neurons;
+    else if (l->form == FORM_SPLIT)
+        out.hot = neurons - l->row_count;
+    return out;
+}
+
+live *live_create(const hearth_engine *engine, double predicted)
+{
+    live *l = mem_new(sizeof *l);
+    uint32_t count = engine->model->hyper.layer_count;
+    live_layer *layers = mem_new_array(count, sizeof *layers);
+    if (!l || !layers) {
+        mem_free(l);
+        mem_free(layers);
+        return NULL;
+    }
+    *l = (live){.predicted = predicted, .layer_count = count, .layers = layers, .since_alone = true};
+    pthread_mutex_init(&l->lock, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        layers[i] = place_of(engine, i);
+    return l;
+}
+
+void live_destroy(live *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_destroy(&l->lock);
+    mem_free(l->layers);
+    mem_free(l);
+}
+
+/* Measures the speed. A time without an answer does not count. */
+static void note_speed(live *l, uint64_t tokens, size_t answers)
+{
+    double now = clock_seconds();
+    l->since_alone &= answers <= 1;
+    if (now - l->since < SPEED_SECONDS && answers > 0)
+        return;
+    if (answers > 0 && l->since > 0 && tokens > l->since_token) {
+        l->achieved = (double)(tokens - l->since_token) / (now - l->since);
+        l->is_alone = l->since_alone;
+    }
+    l->since = answers > 0 ? now : 0;
+    l->since_token = tokens;
+    l->since_alone = answers <= 1;
+}
+
+void live_note(live *l, hearth_session *session, uint64_t tokens, size_t answers)
+{
+    hearth_counts c = {0};
+    pthread_mutex_lock(&l->lock);
+    note_speed(l, tokens, answers);
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < l->layer_count; i++)
+        if (hearth_session_counts(session, i, &c, NULL) == HEARTH_OK && c.rows > 0) {
+            l->layers[i].fired = (double)c.active / (double)c.rows;
+            most = c.rows > most ? c.rows : most;
+        }
+    if (most > 0) {
+        l->known = true;
+        l->bytes_per_token = hearth_session_token_bytes(session);
+        l->token = tokens;
+        hearth_session_reset_counts(session);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static json_t *layer_json(const live_layer *l, bool known)
+{
+    json_t *fired = known && l->skips ? json_real(l->fired) : json_null();
+    return json_pack("{s:I, s:o, s:s, s:I}", "neurons", (json_int_t)l->neurons, "fired", fired, "form", l->form, "hot",
+                     (json_int_t)l->hot);
+}
+
+/* A number that is not known is null. */
+static json_t *number_json(double number, bool known)
+{
+    return known ? json_real(number) : json_null();
+}
+
+json_t *live_json(live *l)
+{
+    json_t *layers = json_array();
+    bool ok = true;
+    pthread_mutex_lock(&l->lock);
+    for (uint32_t i = 0; i < l->layer_count; i++)
+        ok &= json_array_append_new(layers, layer_json(&l->layers[i], l->known)) == 0;
+    json_t *out = json_pack("{s:I, s:o, s:o, s:o, s:o}", "token", (json_int_t)l->token, "bytes_per_token",
+                            number_json(l->bytes_per_token, l->known), "predicted_tokens_per_second",
+                            number_json(l->predicted, l->predicted > 0 && l->is_alone), "achieved_tokens_per_second",
+                            number_json(l->achieved, l->achieved > 0), "layers", layers);
+    pthread_mutex_unlock(&l->lock);
+    if (ok)
+        return out;
+    json_decref(out);
+    return NULL;
+}
