@@ -7,8 +7,9 @@
 
 #include <pthread.h>
 
-/* Speed is that of at least so long a time, as a few tokens come irregularly. */
+/* Speed is that of so long a time, as a few tokens come irregularly; of an answer that ends sooner at least of that. */
 #define SPEED_SECONDS 0.5
+#define LEAST_SECONDS 0.05
 
 typedef struct live_layer {
     const char *form;
@@ -74,12 +75,12 @@ void live_destroy(live *l)
 /* Measures the speed. A time without an answer does not count. */
 static void note_speed(live *l, uint64_t tokens, size_t answers)
 {
-    double now = clock_seconds();
+    double now = clock_seconds(), took = now - l->since;
     l->since_alone &= answers <= 1;
-    if (now - l->since < SPEED_SECONDS && answers > 0)
+    if (took < SPEED_SECONDS && answers > 0)
         return;
-    if (answers > 0 && l->since > 0 && tokens > l->since_token) {
-        l->achieved = (double)(tokens - l->since_token) / (now - l->since);
+    if (l->since > 0 && tokens > l->since_token && took >= LEAST_SECONDS) {
+        l->achieved = (double)(tokens - l->since_token) / took;
         l->is_alone = l->since_alone;
     }
     l->since = answers > 0 ? now : 0;
