@@ -345,51 +345,83 @@ static void run_to_half(void *context)
 static const attend_scoring plain_scoring = {.scale = 0.125f};
 enum { ATTEND_ROWS = 12, LONG_CONTEXT = 16384 };
 
+/* Numbers of pages: in the order in which they lie in memory; in another one. */
+static const uint32_t *pages_in_order(void)
+{
+    static uint32_t pages[LONG_CONTEXT / KV_PAGE];
+    for (uint32_t i = 0; i < LONG_CONTEXT / KV_PAGE; i++)
+        pages[i] = i;
+    return pages;
+}
+
+static const uint32_t *pages_scattered(void)
+{
+    static uint32_t pages[LONG_CONTEXT / KV_PAGE];
+    for (uint32_t i = 0; i < LONG_CONTEXT / KV_PAGE; i++)
+        pages[i] = i * 37 % (LONG_CONTEXT / KV_PAGE);
+    return pages;
+}
+
+/* Keys of POSITIONS positions, and their values after them. */
+static attend_cache short_cache(const void *keys, size_t value_bytes)
+{
+    return (attend_cache){keys, (const char *)keys + POSITIONS * HEAD * value_bytes, pages_in_order(),
+                          KV_PAGE * HEAD * value_bytes};
+}
+
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
 static void run_attend_f32(void *context)
 {
     const vector_job *job = context;
-    const float *query = job->bench->values, *key = query + HEADS * HEAD, *value = key + POSITIONS * HEAD;
+    const float *query = job->bench->values;
+    attend_cache cache = short_cache(query + HEADS * HEAD, sizeof(float));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F32](query, HEADS, key, value, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F32](query, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
 }
 
 static void run_attend_f16(void *context)
 {
     const vector_job *job = context;
-    const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
+    attend_cache cache = short_cache(job->bench->memory, sizeof(uint16_t));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, &plain_scoring,
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring,
                                out + HEADS * HEAD, out);
 }
 
 /* Eight heads and a long context, whose keys and values come from memory: each call takes the next ones. The scores lie at the
  * end of the memory. */
-static void run_attend_long(void *context)
+static void attend_long(vector_job *job, const uint32_t *pages)
 {
-    vector_job *job = context;
     size_t bytes = LONG_CONTEXT * HEAD * sizeof(uint16_t), scores = HEADS * LONG_CONTEXT * sizeof(float);
     if (job->bench->set.memory_bytes < scores + 2 * bytes)
         stop("attend_16384 needs 5 megabytes");
     size_t contexts = (job->bench->set.memory_bytes - scores) / bytes / 2;
     const uint8_t *key = job->bench->memory + job->head++ % contexts * 2 * bytes;
+    attend_cache cache = {key, key + bytes, pages, KV_PAGE * HEAD * sizeof(uint16_t)};
     float *out = job->bench->y, *last = (float *)(void *)(job->bench->memory + contexts * 2 * bytes);
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, key + bytes, LONG_CONTEXT, HEAD, &plain_scoring, last,
-                               out);
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, &cache, 0, LONG_CONTEXT, HEAD, &plain_scoring, last, out);
+}
+
+static void run_attend_long(void *context)
+{
+    attend_long(context, pages_in_order());
+}
+
+static void run_attend_scattered(void *context)
+{
+    attend_long(context, pages_scattered());
 }
 
 /* The last rows of these positions: of eight heads, and of one. */
 static void attend_rows(const vector_job *job, size_t rows, size_t heads)
 {
-    const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
     attend_run run = {.query = job->bench->values,
                       .out = job->bench->y,
                       .stride = heads * HEAD,
                       .rows = rows,
                       .heads = heads,
                       .length = HEAD,
-                      .key = key,
-                      .value = value,
+                      .cache = short_cache(job->bench->memory, sizeof(uint16_t)),
                       .seen = POSITIONS - rows + 1,
                       .scoring = plain_scoring};
     job->k->attend_rows[FORMAT_F16](&run);
@@ -461,6 +493,7 @@ static const struct vector_op {
     {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
     {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
     {"attend_16384", run_attend_long, LONG_CONTEXT *HEAD * 4},
+    {"attend_scattered", run_attend_scattered, LONG_CONTEXT *HEAD * 4},
     {"attend_12_rows", run_attend_rows, POSITIONS *HEAD * 4},
     {"attend_96_of_1", run_attend_rows_of_one, POSITIONS *HEAD * 4},
     {"recur", run_recur, 2 * STATE_BYTES},

@@ -432,6 +432,9 @@ typedef struct hearth_session_options {
     /* Of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and the end of feeds
      * of several tokens, so that it can be truncated to these; 0: 4, at most 1024. */
     uint64_t marks;
+    /* Positions that all sequences together can hold: less than sequences x context where few are long at a time, or share a
+     * beginning (hearth_session_fork). Rounded up to whole pages of at most 128 positions. 0: sequences x context */
+    uint64_t cache_positions;
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */
@@ -478,7 +481,8 @@ typedef struct hearth_row {
 
 /* Reads rows (NULL if count is 0): appends each to its sequence, in order. Rows of several sequences may be mixed. On
  * any error every sequence is as before.
- * HEARTH_FULL: a sequence would outgrow its context (nothing is dropped silently).
+ * HEARTH_FULL: a sequence would outgrow its context, or all of them the positions that they have together (nothing is
+ * dropped silently); the text says how many are free.
  * HEARTH_INVALID: there is no such token or sequence, or there are more output rows than the session holds.
  * HEARTH_FORMAT: a layer computed an infinity or NaN; the text names the tensor that caused it, or the layer if every
  * weight is finite.
@@ -502,6 +506,9 @@ double hearth_log_probability(const float *logits, size_t vocabulary_size, int32
 
 /* Returns the positions that each sequence can hold. */
 uint32_t hearth_session_context(const hearth_session *session);
+/* Returns the positions that no sequence takes, in whole pages. Beside them a sequence has the rest of its last page, unless
+ * another one shares it. */
+uint64_t hearth_session_free_positions(const hearth_session *session);
 /* Returns the positions that a sequence has read; 0 for an unknown sequence. */
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 
@@ -512,13 +519,14 @@ uint32_t hearth_session_reach(const hearth_session *session, uint32_t sequence, 
  * HEARTH_INVALID: there is no such sequence, or it is shorter.
  * HEARTH_UNSUPPORTED: no state of that length is kept (hearth_session_reach). */
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
-/* Makes sequence `to` a copy of sequence `from`.
+/* Makes sequence `to` a copy of sequence `from`. Both share the memory of what they have read: of its positions only those
+ * of a last page that is not full are copied, once one of them goes on (recurrent states are copied at once).
  * HEARTH_DEVICE: the device failed, and `to` is empty; the same holds for hearth_session_restore. */
 hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error);
 
 /* A saved copy of the state of a sequence. It may be restored any number of times, into any sequence of any session of
  * the same engine and KV format with enough context (otherwise HEARTH_INVALID, or HEARTH_FULL if the context is too
- * short). */
+ * short, or too few positions are free: then nothing has changed). */
 typedef struct hearth_checkpoint hearth_checkpoint;
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
                                   hearth_error *error);

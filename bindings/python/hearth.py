@@ -68,7 +68,8 @@ class _Tracer(ctypes.Structure):
 
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("context", c_uint32), ("sequences", c_uint32), ("batch", c_uint32), ("output_rows", c_uint32),
-                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64)]
+                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64),
+                ("cache_positions", c_uint64)]
 
 
 class _Row(ctypes.Structure):
@@ -135,6 +136,7 @@ _signatures = {
     "hearth_session_feed": (c_int, [c_void_p, POINTER(_Row), c_size_t, POINTER(_Error)]),
     "hearth_session_logits": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
     "hearth_session_context": (c_uint32, [c_void_p]),
+    "hearth_session_free_positions": (c_uint64, [c_void_p]),
     "hearth_session_length": (c_uint32, [c_void_p, c_uint32]),
     "hearth_session_reach": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "hearth_session_truncate": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),

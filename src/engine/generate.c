@@ -74,7 +74,7 @@ static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
     bool wanted = show(g, token, text) && !session_is_cancelled(g->session);
     if (!wanted && *stop == HEARTH_STOP_NONE)
         *stop = HEARTH_STOP_CANCELLED;
-    bool full = hearth_session_length(g->session, g->sequence) == hearth_session_context(g->session);
+    bool full = !session_has_room(g->session, g->sequence);
     if (full && *stop == HEARTH_STOP_NONE)
         *stop = HEARTH_STOP_CONTEXT;
     if (!full && (*stop == HEARTH_STOP_NONE || *stop == HEARTH_STOP_LENGTH))

@@ -7,7 +7,7 @@
 
 #define TILE_POSITIONS  4
 #define TILE_REGISTERS  2
-#define BLOCK_POSITIONS 64
+#define BLOCK_POSITIONS 32
 
 ALWAYS_INLINE void store_scores(const __m256 sum[8], float scale, size_t left, float *first, float *second)
 {

@@ -4,7 +4,7 @@
 
 #define TILE_POSITIONS  4
 #define TILE_REGISTERS  2
-#define BLOCK_POSITIONS SIZE_MAX /* blocks have not been tried here */
+#define BLOCK_POSITIONS KV_PAGE /* shorter ones have not been tried here */
 
 ALWAYS_INLINE void store_scores(const vector sum[8], float scale, size_t left, float *first, float *second)
 {
