@@ -13,9 +13,30 @@
 /* ------------------------------------------------------------------ shapes and caches */
 
 typedef struct shape {
-    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k, cached; /* cached: values of a cache */
+    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k;
     uint32_t count, sequence[PROMPT_ROWS], position[PROMPT_ROWS];
+    /* Of the cache: pages of each sequence and what they are, positions of a page; values of a piece, of a page, of all. */
+    size_t table, positions, piece, page, cached;
+    uint32_t *pages; /* [sequences][table] */
 } shape;
+
+/* Lays the cache out in pages, in any order: more than the sequences have. */
+static void lay_out_pages(shape *p, uint64_t *rng)
+{
+    p->positions = p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS;
+    p->table = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
+    p->piece = (p->positions * p->length + 7) / 8 * 8; /* pieces begin at multiples of 16 bytes */
+    p->page = p->kv_heads * p->piece + 8 * random_below(rng, 3);
+    size_t used = p->sequences * p->table, all = used + random_below(rng, 3);
+    p->cached = all * p->page;
+    uint32_t *numbers = array_new(all, sizeof *numbers);
+    for (size_t i = 0; i < all; i++) {
+        size_t other = random_below(rng, i + 1);
+        numbers[i] = numbers[other];
+        numbers[other] = (uint32_t)i;
+    }
+    p->pages = numbers;
+}
 
 static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
 static const size_t ratios[] = {1, 4, 8, 3, 7};
@@ -30,7 +51,7 @@ static shape random_shape(check *c, size_t s, size_t most_context, uint64_t *rng
     p.sequences = 1 + random_below(rng, 3);
     p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
     p.stride_k = p.kv_heads * p.length + random_below(rng, 5);
-    p.cached = p.sequences * p.kv_heads * p.context * p.length;
+    lay_out_pages(&p, rng);
     for (size_t t = 0; t < p.count; t++) { /* no two rows at the same place */
         p.sequence[t] = (uint32_t)random_below(rng, p.sequences);
         p.position[t] = (uint32_t)(random_below(rng, p.context / apart) * apart + t);
@@ -52,7 +73,13 @@ static room step_of(device *d, const shape *p)
 
 static size_t cache_index(const shape *p, size_t sequence, size_t kv_head, size_t position)
 {
-    return ((sequence * p->kv_heads + kv_head) * p->context + position) * p->length;
+    size_t page = p->pages[sequence * p->table + position / ATTEND_POSITIONS];
+    return page * p->page + kv_head * p->piece + position % ATTEND_POSITIONS * p->length;
+}
+
+static room pages_of(device *d, const shape *p)
+{
+    return room_new(d, p->pages, p->sequences * p->table * sizeof *p->pages);
 }
 
 /* A cache's bytes from values, and one of its values. */
@@ -147,7 +174,7 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
                     .sine = rough_array(p.count * pairs, rng)};
         float *before = rough_array(p.cached, rng);
         x.keys = cache_from(before, p.cached, half), x.values = cache_from(before, p.cached, half);
-        size_t cache_bytes = p.cached * (half ? sizeof(uint16_t) : sizeof(float));
+        size_t value_bytes = half ? sizeof(uint16_t) : sizeof(float), cache_bytes = p.cached * value_bytes;
         room rooms[] = {step_of(d, &p),
                         float_room(d, x.query, p.count * p.stride_q),
                         float_room(d, x.key, p.count * p.stride_k),
@@ -155,18 +182,19 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
                         float_room(d, x.cosine, p.count * pairs),
                         float_room(d, x.sine, p.count * pairs),
                         room_new(d, x.keys, cache_bytes),
-                        room_new(d, x.values, cache_bytes)};
+                        room_new(d, x.values, cache_bytes),
+                        pages_of(d, &p)};
         DEVICE_DO(c, d, kernel, PROMPT_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
-                  pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), UINT(p.heads),
-                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.context), UINT(p.stride_q),
-                  UINT(p.stride_k));
+                  pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), room_of(&rooms[8]),
+                  UINT(p.table), UINT(p.page * value_bytes), UINT(p.piece * value_bytes), UINT(p.heads),
+                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.stride_q), UINT(p.stride_k));
         x.got_query = content_of(c, &rooms[1]);
         x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
         compare_placed(c, &p, pairs, halves, half, &x);
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {x.query,  x.key,  x.value,     x.cosine,   x.sine,      x.keys,
-                       x.values, before, x.got_query, x.got_keys, x.got_values};
+        void *all[] = {x.query,  x.key,  x.value,     x.cosine,   x.sine,       x.keys,
+                       x.values, before, x.got_query, x.got_keys, x.got_values, p.pages};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
@@ -188,14 +216,14 @@ typedef struct attended {
 static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, bool half, const float *got)
 {
     size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
-    size_t count = end - begin;
-    size_t from = cache_index(p, p->sequence[t], head / (p->heads / p->kv_heads), begin);
+    size_t count = end - begin, kv_head = head / (p->heads / p->kv_heads);
     const float *query = a->query + t * p->stride_q + head * p->length;
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
+        size_t from = cache_index(p, p->sequence[t], kv_head, begin + i);
         double magnitude = 0;
         for (size_t k = 0; k < p->length; k++) {
-            double term = (double)query[k] * cached(a->keys, from + i * p->length + k, half);
+            double term = (double)query[k] * cached(a->keys, from + k, half);
             score[i] += term * a->scale;
             magnitude += fabs(term) * a->scale;
         }
@@ -217,7 +245,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     for (size_t k = 0; k < p->length; k++) {
         double want = 0, magnitude = 0, tiny = TINY;
         for (size_t i = 0; i < count; i++) {
-            double value = cached(a->values, from + i * p->length + k, half);
+            double value = cached(a->values, cache_index(p, p->sequence[t], kv_head, begin + i) + k, half);
             want += score[i] / total * value;
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
@@ -266,15 +294,17 @@ static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
     return a;
 }
 
-/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates. */
+/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates, pages. */
 static void attend(check *c, device *d, device_kernel kernel, const shape *p, const attended *a, const room *rooms,
                    uint32_t most)
 {
+    size_t value_bytes = kernel == DEVICE_attend_f16 ? sizeof(uint16_t) : sizeof(float);
     for (uint32_t first = 0; first < p->count; first += most) {
         DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits), room_of(&rooms[0]),
-                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->heads),
-                  UINT(p->kv_heads), UINT(p->length), UINT(p->context), UINT(a->window), UINT(a->splits),
-                  UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table),
+                  UINT(p->page * value_bytes), UINT(p->piece * value_bytes), room_of(&rooms[4]), UINT(p->heads),
+                  UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->splits), UINT(p->stride_q), UINT(first),
+                  UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
                   room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first),
@@ -296,7 +326,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                         float_room(d, NULL, parts),
                         float_room(d, NULL, out),
                         float_room(d, a.sinks, a.sinks ? p.heads : 0),
-                        float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0)};
+                        float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0),
+                        pages_of(d, &p)};
         float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
             attend(c, d, kernel, &p, &a, rooms, PROMPT_ROWS);
@@ -312,7 +343,7 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         expect_same(c, "some rows at a time", mixed[0], mixed[2], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values,
+        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values, p.pages,
                        partial[0], partial[1], mixed[0], mixed[1], mixed[2]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
@@ -330,7 +361,7 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                .stride_q = 16,
                .count = 2,
                .position = {70 * ATTEND_POSITIONS - 100, 65 * ATTEND_POSITIONS - 1}};
-    p.cached = p.context * p.length;
+    lay_out_pages(&p, rng);
     snprintf(c->size, sizeof(c->size), "context %zu", p.context);
     attended a = attended_new(&p, 0, true, rng);
     free(a.gates);
@@ -343,13 +374,14 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                     float_room(d, NULL, parts),
                     float_room(d, NULL, out),
                     float_room(d, a.sinks, a.sinks ? p.heads : 0),
-                    float_room(d, NULL, 0)};
+                    float_room(d, NULL, 0),
+                    pages_of(d, &p)};
     attend(c, d, DEVICE_attend_f16, &p, &a, rooms, STEP_ROWS);
     float *mixed = content_of(c, &rooms[5]);
     for (size_t i = 0; i < p.count * p.heads; i++)
         check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);
     free_rooms(rooms, COUNT_OF(rooms));
-    free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed);
+    free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed), free(p.pages);
 }
 
 void check_device_attention(check *c, device *d, uint64_t *rng)

@@ -142,18 +142,30 @@ static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
     return s->engine->shapes[s->engine->host_attention + index];
 }
 
-cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
+/* Returns the bytes of one position of one head of a layer, keys or values. */
+static size_t position_bytes(const hearth_session *s, uint32_t index)
 {
-    cached_layer at = {0};
+    const attention_shape *a = shape_of(s, index);
+    return kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
+}
+
+page_layer device_page_layer(const hearth_session *s, uint32_t index)
+{
+    page_layer at = {0};
     for (uint32_t i = 0; i <= index; i++) {
-        at.begin += 2 * at.half_bytes;
-        at.half_bytes = 0;
+        at = (page_layer){.begin = at.begin + 2 * at.half_bytes};
         if (i == s->engine->device_attention)
             break;
-        size_t bytes = kv_position_bytes(s->cache.format, shape_of(s, i)) / 2 * s->context * s->sequences;
-        at.half_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+        size_t bytes = s->pages.positions * position_bytes(s, i);
+        at.piece_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+        at.half_bytes = shape_of(s, i)->kv_head_count * at.piece_bytes;
     }
     return at;
+}
+
+size_t device_page_bytes(const hearth_session *s)
+{
+    return device_page_layer(s, s->engine->device_attention).begin;
 }
 
 /* Returns the shapes of the device's recurrent layers. */
@@ -186,8 +198,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    size_t cache_end = device_cache_layer(s, s->engine->device_attention).begin;
-    v->cache = take(t, DEVICE_MEMORY, cache_end, 1, "key/value cache");
+    bool attends = s->engine->device_attention > 0;
+    v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
+    v->pages = take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t),
+                    vectors);
     v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
@@ -293,6 +307,13 @@ static hearth_status prepare(const hearth_session *s, device_session *ds, hearth
     ds->totals_seen = mem_new_array(totals, sizeof *ds->totals_seen);
     if (!ds->totals_seen)
         return fail_memory(error, "session: device", totals * sizeof *ds->totals_seen);
+    size_t pages = (size_t)s->sequences * s->pages.per_sequence;
+    ds->pages_seen = mem_new_array(pages, sizeof *ds->pages_seen);
+    if (!ds->pages_seen)
+        return fail_memory(error, "session: device", pages * sizeof *ds->pages_seen);
+    if (device_page_bytes(s) > UINT32_MAX) /* a kernel's argument */
+        return fail(error, HEARTH_UNSUPPORTED, "session: device: %zu bytes of keys and values in %u positions are too many",
+                    device_page_bytes(s), s->pages.positions);
     TRY(create_buffers(s, ds, error));
     TRY(recurrent_create(&ds->recurrent, recurrent_shapes(s), s->engine->device_recurrent, s->sequences, s->marks,
                          ds->vectors.states, ds->runtime, error));
@@ -332,6 +353,7 @@ void device_session_destroy(device_session *ds)
     mem_free(ds->buffers);
     recurrent_destroy(&ds->recurrent);
     mem_free(ds->totals_seen);
+    mem_free(ds->pages_seen);
     mem_free(ds);
 }
 
@@ -449,11 +471,33 @@ size_t device_step_most(const hearth_session *s)
     return s->observer.see && s->batch > STEP_ROWS ? STEP_ROWS : s->batch;
 }
 
+/* Tells the device which pages a sequence has, if it does not know. A sequence gets a page every KV_PAGE tokens. */
+static hearth_status tell_pages(const hearth_session *s, uint32_t sequence, hearth_error *error)
+{
+    const kv_pages *p = &s->pages;
+    const uint32_t *now = kv_pages_row(p, sequence);
+    uint32_t *seen = s->device->pages_seen + (size_t)sequence * p->per_sequence;
+    uint32_t begin = 0, end = s->engine->device_attention > 0 ? p->taken[sequence] : 0;
+    while (begin < end && now[begin] == seen[begin])
+        begin++;
+    while (end > begin && now[end - 1] == seen[end - 1])
+        end--;
+    if (begin == end)
+        return HEARTH_OK;
+    size_t offset = ((size_t)sequence * p->per_sequence + begin) * sizeof *now, bytes = (end - begin) * sizeof *now;
+    TRY(device_write(s->device->vectors.pages, offset, now + begin, bytes, error));
+    memcpy(seen + begin, now + begin, bytes);
+    return HEARTH_OK;
+}
+
 hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     device_session *ds = s->device;
     program_kind kind = kind_of_step(s, count);
     TRY(need_program(s, ds, kind, error));
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || rows[i].sequence != rows[i - 1].sequence)
+            TRY(tell_pages(s, rows[i].sequence, error));
     ds->running_rows = device_program_rows(s, kind);
     describe_step(s, rows, count);
     put_own_inputs(s, ds->running_rows, count);
@@ -685,22 +729,6 @@ hearth_status device_head(hearth_session *s, const float *hidden, size_t count, 
 
 /* ------------------------------------------------------------------ the cache */
 
-/* Where the keys (or values) of one head of one sequence are in the cache. */
-typedef struct cached_head {
-    size_t offset, size_bytes;
-} cached_head;
-
-/* Finds the first `length` positions of a head; half: 0 for its keys, 1 for its values. */
-static cached_head find_head(const hearth_session *s, uint32_t index, uint32_t half, uint32_t sequence, uint32_t head,
-                             uint32_t length)
-{
-    const attention_shape *a = shape_of(s, index);
-    cached_layer layer = device_cache_layer(s, index);
-    size_t position = kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
-    size_t before = (size_t)sequence * a->kv_head_count + head;
-    return (cached_head){layer.begin + half * layer.half_bytes + before * s->context * position, length * position};
-}
-
 size_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
     size_t bytes = 0;
@@ -709,61 +737,73 @@ size_t device_kv_bytes(const hearth_session *s, uint32_t length)
     return bytes;
 }
 
-/* Moves one head between the cache and `other`: a block, or another place in the cache. */
-typedef hearth_status move_head(device_buffer *cache, cached_head at, void *block, cached_head other,
-                                hearth_error *error);
+/* Moves bytes of the cache to or from a block. */
+typedef hearth_status move_bytes(device_buffer *cache, size_t offset, char *block, size_t bytes, hearth_error *error);
 
-static hearth_status to_block(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
+static hearth_status to_block(device_buffer *cache, size_t offset, char *block, size_t bytes, hearth_error *error)
 {
-    (void)other;
-    return device_read(cache, at.offset, block, at.size_bytes, error);
+    return device_read(cache, offset, block, bytes, error);
 }
 
-static hearth_status from_block(device_buffer *cache, cached_head at, void *block, cached_head other,
-                                hearth_error *error)
+static hearth_status from_block(device_buffer *cache, size_t offset, char *block, size_t bytes, hearth_error *error)
 {
-    (void)other;
-    return device_write(cache, at.offset, block, at.size_bytes, error);
+    return device_write(cache, offset, block, bytes, error);
 }
 
-static hearth_status to_other(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
+/* Moves the first `count` positions of a page to or from a compact block: layer after layer, of each all keys, then all values.
+ * A full page is such a block itself. */
+static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t count, char *block, move_bytes *move,
+                               hearth_error *error)
 {
-    (void)block;
-    return device_move(cache, other.offset, cache, at.offset, at.size_bytes, error);
+    device_buffer *cache = s->device->vectors.cache;
+    size_t page_bytes = device_page_bytes(s), begin = page * page_bytes;
+    if (device_kv_bytes(s, count) == page_bytes)
+        return move(cache, begin, block, page_bytes, error);
+    for (uint32_t i = 0; i < s->engine->device_attention; i++) {
+        page_layer layer = device_page_layer(s, i);
+        size_t bytes = count * position_bytes(s, i);
+        for (uint32_t head = 0; head < 2 * shape_of(s, i)->kv_head_count; head++, block += bytes)
+            TRY(move(cache, begin + layer.begin + head * layer.piece_bytes, block, bytes, error));
+    }
+    return HEARTH_OK;
 }
 
-/* Moves all heads of a sequence; block NULL: to another sequence. */
-static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint32_t other, uint32_t length,
-                                char *block, move_head *move, hearth_error *error)
+/* Moves the first `length` positions of a sequence. */
+static hearth_status move_sequence(const hearth_session *s, uint32_t sequence, uint32_t length, char *block,
+                                   move_bytes *move, hearth_error *error)
 {
+    const uint32_t *pages = kv_pages_row(&s->pages, sequence);
     hearth_status status = HEARTH_OK;
     device_lock(s->device->runtime);
-    for (uint32_t i = 0; i < s->engine->device_attention; i++) {
-        uint32_t heads = shape_of(s, i)->kv_head_count;
-        for (uint32_t head = 0; status == HEARTH_OK && head < 2 * heads; head++) { /* all keys, then all values */
-            cached_head at = find_head(s, i, head / heads, sequence, head % heads, length);
-            cached_head to = find_head(s, i, head / heads, other, head % heads, length);
-            status = move(s->device->vectors.cache, at, block, to, error);
-            block = block ? block + at.size_bytes : NULL;
-        }
+    for (uint32_t begin = 0, n; status == HEARTH_OK && begin < length; begin += n) {
+        n = length - begin < s->pages.positions ? length - begin : s->pages.positions;
+        status = move_page(s, pages[begin / s->pages.positions], n, block, move, error);
+        block += device_kv_bytes(s, n);
     }
     device_unlock(s->device->runtime);
     return status;
 }
 
-hearth_status device_kv_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+hearth_status device_kv_copy_page(hearth_session *s, uint32_t from, uint32_t to, hearth_error *error)
 {
-    return move_heads(s, from, to, length, NULL, to_other, error);
+    size_t bytes = device_page_bytes(s);
+    if (bytes == 0)
+        return HEARTH_OK;
+    device_lock(s->device->runtime);
+    hearth_status status =
+        device_move(s->device->vectors.cache, to * bytes, s->device->vectors.cache, from * bytes, bytes, error);
+    device_unlock(s->device->runtime);
+    return status;
 }
 
 hearth_status device_kv_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
                              hearth_error *error)
 {
-    return move_heads(s, sequence, sequence, length, block, to_block, error);
+    return move_sequence(s, sequence, length, block, to_block, error);
 }
 
 hearth_status device_kv_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
                                 hearth_error *error)
 {
-    return move_heads(s, sequence, sequence, length, (char *)block, from_block, error);
+    return move_sequence(s, sequence, length, (char *)block, from_block, error);
 }

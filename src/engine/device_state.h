@@ -42,7 +42,10 @@ typedef struct device_vectors {
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
     device_buffer *totals; /* [layers][rows of the step][TOTALS], only ever added to (they wrap): device_totals_at */
     device_buffer *logits; /* [STEP_ROWS][vocabulary]                                     */
-    device_buffer *cache;  /* [device layers][keys, values][sequence][kv_head][context][head_length] */
+    /* [page][device layers][keys, values][kv_head][positions of a page][head_length]: a page is one piece, so that it is copied
+     * at once (device_page_layer) */
+    device_buffer *cache;
+    device_buffer *pages;  /* [sequences][pages of each], as kv_pages.table                   */
 } device_vectors;
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */
@@ -78,6 +81,7 @@ struct device_session {
     device_program *running; /* the step in progress, or the last one                     */
     size_t running_rows;     /* most rows of that step                                    */
     uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
+    uint32_t *pages_seen;    /* [sequences][pages of each] what vectors.pages has         */
 };
 
 /* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the
@@ -200,14 +204,17 @@ static inline uint32_t device_mask_width(const hearth_session *s, uint32_t layer
     return l->mask_out.columns * s->engine->model->layers[layer].ffn.router.used;
 }
 
-/* Where the keys and values of a layer are in the cache. */
-typedef struct cached_layer {
-    size_t begin, half_bytes; /* of the keys; the values follow */
-} cached_layer;
+/* Where the keys and values of a layer are in a page of the cache. */
+typedef struct page_layer {
+    size_t begin, half_bytes; /* of the keys; the values follow                       */
+    size_t piece_bytes;       /* of a head, from one to the next                      */
+} page_layer;
 
 /* Returns the place of a layer; index: among those of the device. That of the index after the last one begins where the
- * cache ends. */
-cached_layer device_cache_layer(const hearth_session *s, uint32_t index);
+ * page ends. */
+page_layer device_page_layer(const hearth_session *s, uint32_t index);
+/* Returns the bytes of a page. */
+size_t device_page_bytes(const hearth_session *s);
 
 /* Returns the most rows of a step of a program. */
 size_t device_program_rows(const hearth_session *s, program_kind kind);

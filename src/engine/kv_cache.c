@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+_Static_assert(KV_PAGE == ATTEND_POSITIONS, "the CPU's pages are the device's");
+
 static void store_f16(const kernels *k, const float *values, size_t n, void *at)
 {
     k->to_half(values, n, at);

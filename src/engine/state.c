@@ -53,7 +53,8 @@ static hearth_status own_page(hearth_session *s, uint32_t sequence, hearth_error
         return HEARTH_OK;
     uint32_t from = kv_pages_row(p, sequence)[index], to = kv_pages_find(p, sequence, index);
     kv_copy_page(&s->cache, from, to, filled);
-    (void)error;
+    if (s->device)
+        TRY(device_kv_copy_page(s, from, to, error));
     kv_pages_replace(p, sequence, index, to);
     return HEARTH_OK;
 }
@@ -199,7 +200,7 @@ const state_kind state_kinds[] = {
     {"keys and values", host_present, NULL, NULL, host_bytes, NULL, host_save, host_restore},
     {"recurrent state", recurrent_present, reach, cut, recurrent_saved_bytes, copy_recurrents, save_recurrents,
      restore_recurrents},
-    {"keys and values on the device", device_present, NULL, NULL, device_kv_bytes, device_kv_copy, device_kv_save,
+    {"keys and values on the device", device_present, NULL, NULL, device_kv_bytes, NULL, device_kv_save,
      device_kv_restore},
 };
 const size_t state_kind_count = sizeof state_kinds / sizeof *state_kinds;

@@ -47,10 +47,23 @@ INLINE float8 cache_chunk(GLOBAL const uchar *cache, size_t at, uint format)
     return format == CACHE_F16 ? float8_of_halves(cache + 2 * at) : float8_load((GLOBAL const float *)cache + at);
 }
 
-/* Returns the index in a cache, in values, of a position of a sequence and head. */
-INLINE size_t cache_at(uint sequence, uint kv_heads, uint head, uint context, uint position, uint length)
+/* The pages of a cache (P_PAGES in kernels.h). */
+typedef struct cache_pages {
+    GLOBAL const uint *pages;
+    uint table, page_bytes, piece_bytes;
+} cache_pages;
+
+/* Returns where the piece of a head begins that has a position of a sequence, in bytes. */
+INLINE size_t cache_piece(const cache_pages *c, uint sequence, uint position, uint head)
 {
-    return (((size_t)sequence * kv_heads + head) * context + position) * length;
+    size_t page = c->pages[(size_t)sequence * c->table + position / ATTEND_POSITIONS];
+    return page * c->page_bytes + (size_t)head * c->piece_bytes;
+}
+
+/* Returns the index in a piece, in values, of a position. */
+INLINE size_t cache_at(uint position, uint length)
+{
+    return (size_t)(position % ATTEND_POSITIONS) * length;
 }
 
 /* Rotates a query in place by the angles of its position. */
@@ -82,8 +95,8 @@ INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBA
 /* An item is a head of a row: first the query heads, then the key/value heads. */
 INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *query, GLOBAL const float *key,
                   GLOBAL const float *value, GLOBAL const float *cosine, GLOBAL const float *sine, GLOBAL uchar *keys,
-                  GLOBAL uchar *values, uint heads, uint kv_heads, uint length, uint pairs, uint halves, uint context,
-                  uint stride_q, uint stride_k, uint group, uint groups)
+                  GLOBAL uchar *values, cache_pages pages, uint heads, uint kv_heads, uint length, uint pairs,
+                  uint halves, uint stride_q, uint stride_k, uint group, uint groups)
 {
     uint all_heads = heads + kv_heads;
     for (uint item = group; item < step->count * all_heads; item += groups) {
@@ -98,18 +111,21 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             continue;
         }
         size_t from = (size_t)t * stride_k + (size_t)(head - heads) * length;
-        size_t at = cache_at(step->row[t].sequence, kv_heads, head - heads, context, step->row[t].position, length);
-        place_key(key + from, cosines, sines, pairs, halves, length, keys, at, format);
+        uint position = step->row[t].position;
+        size_t piece = cache_piece(&pages, step->row[t].sequence, position, head - heads);
+        size_t at = cache_at(position, length);
+        place_key(key + from, cosines, sines, pairs, halves, length, keys + piece, at, format);
         for (uint i = LANE; i < length; i += LANES)
-            cache_store(values, at + i, value[from + i], format);
+            cache_store(values + piece, at + i, value[from + i], format);
     }
 }
 
 #define X(name, FORMAT)                                                                                            \
     KERNEL(name, P_PLACE)                                                                                          \
     {                                                                                                              \
-        place(FORMAT, step, query, key, value, cosine, sine, keys, values, heads, kv_heads, length, pairs, halves, \
-              context, stride_q, stride_k, GROUP, GROUPS);                                                         \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes};                                               \
+        place(FORMAT, step, query, key, value, cosine, sine, keys, values, cache, heads, kv_heads, length, pairs,  \
+              halves, stride_q, stride_k, GROUP, GROUPS);                                                          \
     }
 X(place_f32, CACHE_F32)
 X(place_f16, CACHE_F16)
@@ -286,8 +302,8 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 }
 
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
-                   GLOBAL const uchar *values, GLOBAL float *partial, uint heads, uint kv_heads, uint length,
-                   uint context, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
+                   GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, uint heads, uint kv_heads,
+                   uint length, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
                    float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
                    LOCAL float *shared)
 {
@@ -306,9 +322,10 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
             continue;
         }
         uint count = o.stop - o.begin;
-        size_t at = cache_at(step->row[o.t].sequence, kv_heads, o.first / (heads / kv_heads), context, o.begin, length);
-        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, keys, at, scratch,
-                                count, length, whole, format);
+        size_t piece = cache_piece(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
+        size_t at = cache_at(o.begin, length);
+        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, keys + piece, at,
+                                scratch, count, length, whole, format);
         BARRIER();
         NO_UNROLL
         for (uint q = 0; q < o.n; q++) {
@@ -319,7 +336,8 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
                 out[q * stride + length + 1] = sum;
             }
         }
-        uint teams = attend_values(weights, o.n, values, at, scratch, out, stride, count, length, whole, format);
+        uint teams =
+            attend_values(weights, o.n, values + piece, at, scratch, out, stride, count, length, whole, format);
         BARRIER();
         uint ready = teams > 0 ? o.n * length : 0;
         for (uint k = LANE; k < ready; k += LANES) {
@@ -339,7 +357,8 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, scratch, ATTEND_SCRATCH);                                                               \
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES * ATTEND_POSITIONS);                                                           \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                               \
-        attend(FORMAT, step, query, keys, values, partial, heads, kv_heads, length, context, window, splits,       \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes};                                               \
+        attend(FORMAT, step, query, keys, values, cache, partial, heads, kv_heads, length, window, splits,         \
                stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);           \
     }
 X(attend_f32, CACHE_F32)
