@@ -397,7 +397,23 @@ uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 /* Returns the bytes of the transposed and coarse copies that the engine computes with. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
-/* ----------------------------------------------------------------- session */
+/* ----------------------------------------------------------------- session
+ *
+ * Sequences. A session has a fixed number of sequences, 0 to sequences - 1, all empty at first. hearth_session_feed appends
+ * tokens, of one or of many at a time; a sequence is as long as what was fed to it, and no longer than the context.
+ *
+ *     truncate   forgets the end of a sequence; with length 0 it is empty and free for another text
+ *     fork       makes one a copy of another: for several answers to one prompt, or for a beginning that many texts share.
+ *                Both share the memory of what they have read, and neither notices what is done to the other
+ *     save       copies a sequence out of the session (a checkpoint); restore brings it back, there or elsewhere
+ *
+ * Their keys and values lie in pages of up to 128 positions. A sequence takes a page when it grows into it, and returns it
+ * when it is truncated, forked to or restored to, unless another sequence has the page, too. Where a copy goes on in the
+ * middle of a shared page it gets its own copy of that one: at most 128 positions. By default there are pages for
+ * `context` positions of every sequence. cache_positions of the options sets fewer, for sequences that are seldom long at a
+ * time or share their beginnings; then hearth_session_free_positions says what is left, and a feed that needs more gives
+ * HEARTH_FULL and changes nothing, so that the caller can truncate a sequence and feed again.
+ * Recurrent layers keep a state in place of keys and values, which is copied whole, and kept of a few lengths only. */
 
 typedef struct hearth_session hearth_session;
 

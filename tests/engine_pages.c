@@ -157,8 +157,8 @@ static void a_full_cache_refuses(void **state)
     for (uint32_t pages = 3 + FORKS - 2; pages <= 3 + FORKS - 1; pages++) {
         stack s;
         bool fits = pages == 3 + FORKS - 1;
-        open_stories(&s, (hearth_session_options){
-                             .context = 512, .sequences = FORKS, .cache_positions = pages * KV_PAGE - 5});
+        open_stories(
+            &s, (hearth_session_options){.context = 512, .sequences = FORKS, .cache_positions = pages * KV_PAGE - 5});
         assert_int_equal(pages_free(&s), pages);
         fork_prefix(&s);
         uint32_t before = pages_free(&s);
@@ -222,7 +222,7 @@ typedef struct storm {
     history histories[SEQUENCES], saved_history;
     hearth_checkpoint *saved;
     uint64_t random;
-    bool fails;          /* the next feed is cancelled after its first layer */
+    bool fails;           /* the next feed is cancelled after its first layer */
     size_t full, cancels; /* feeds that were refused, or cancelled */
 } storm;
 
@@ -474,9 +474,11 @@ static void storms_on_devices(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_share_pages),   cmocka_unit_test(copies_do_not_touch),
-        cmocka_unit_test(a_full_cache_refuses), cmocka_unit_test(memory_follows_positions),
-        cmocka_unit_test(storms),               cmocka_unit_test(storms_on_devices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_share_pages),
+                                       cmocka_unit_test(copies_do_not_touch),
+                                       cmocka_unit_test(a_full_cache_refuses),
+                                       cmocka_unit_test(memory_follows_positions),
+                                       cmocka_unit_test(storms),
+                                       cmocka_unit_test(storms_on_devices)};
     return run_group(tests, NULL, NULL);
 }

@@ -491,7 +491,8 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
 {
     static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 300}, counts[] = {1, 5, 96, 128, 129, 200, 300};
     for (size_t s = 0; s < 112; s++) {
-        size_t length = whole_blocks(format, lengths[s % 8]), heads = 1 + random_below(rng, 5), rows = 1 + random_below(rng, 12);
+        size_t length = whole_blocks(format, lengths[s % 8]), heads = 1 + random_below(rng, 5),
+               rows = 1 + random_below(rng, 12);
         while (heads * rows * length > RUN_VALUES)
             rows--;
         size_t seen = counts[s / 8 % 7], count = seen + rows - 1, stride = heads * length + random_below(rng, 3);
@@ -562,7 +563,9 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(read, "read", check_read(c, k, &rng))
     CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], FORMAT_F32, &rng))
     CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], FORMAT_F16, &rng))
-    CHECK(attend_rows[FORMAT_F32], "attend_rows_f32", check_attend_rows(c, k->attend_rows[FORMAT_F32], FORMAT_F32, &rng))
-    CHECK(attend_rows[FORMAT_F16], "attend_rows_f16", check_attend_rows(c, k->attend_rows[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(attend_rows[FORMAT_F32], "attend_rows_f32",
+          check_attend_rows(c, k->attend_rows[FORMAT_F32], FORMAT_F32, &rng))
+    CHECK(attend_rows[FORMAT_F16], "attend_rows_f16",
+          check_attend_rows(c, k->attend_rows[FORMAT_F16], FORMAT_F16, &rng))
 #undef CHECK
 }

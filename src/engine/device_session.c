@@ -200,8 +200,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     bool attends = s->engine->device_attention > 0;
     v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
-    v->pages = take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t),
-                    vectors);
+    v->pages =
+        take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t), vectors);
     v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
@@ -312,8 +312,9 @@ static hearth_status prepare(const hearth_session *s, device_session *ds, hearth
     if (!ds->pages_seen)
         return fail_memory(error, "session: device", pages * sizeof *ds->pages_seen);
     if (device_page_bytes(s) > UINT32_MAX) /* a kernel's argument */
-        return fail(error, HEARTH_UNSUPPORTED, "session: device: %zu bytes of keys and values in %u positions are too many",
-                    device_page_bytes(s), s->pages.positions);
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "session: device: %zu bytes of keys and values in %u positions are too many", device_page_bytes(s),
+                    s->pages.positions);
     TRY(create_buffers(s, ds, error));
     TRY(recurrent_create(&ds->recurrent, recurrent_shapes(s), s->engine->device_recurrent, s->sequences, s->marks,
                          ds->vectors.states, ds->runtime, error));

@@ -45,7 +45,7 @@ typedef struct device_vectors {
     /* [page][device layers][keys, values][kv_head][positions of a page][head_length]: a page is one piece, so that it is copied
      * at once (device_page_layer) */
     device_buffer *cache;
-    device_buffer *pages;  /* [sequences][pages of each], as kv_pages.table                   */
+    device_buffer *pages; /* [sequences][pages of each], as kv_pages.table                   */
 } device_vectors;
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */

@@ -224,8 +224,7 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     const attention_shape *a = &job->l->attention;
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
     size_t seen = s->scratch.position[row] + 1, first = a->window && seen > a->window ? seen - a->window : 0;
-    attend_cache cache =
-        kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
+    attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
     attend(s->scratch.query + offset, heads, &cache, first, seen - first, a->head_length, &scoring, scores,

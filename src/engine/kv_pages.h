@@ -15,13 +15,13 @@
 
 typedef struct kv_pages {
     uint32_t sequences, context;
-    uint32_t positions;          /* of a page: KV_PAGE, or the context if that is shorter          */
-    uint32_t per_sequence;       /* pages of a full sequence                                       */
-    uint32_t count, free_count;  /* all pages, and those that no sequence has                      */
-    uint32_t *references;        /* [count] how many sequences have a page; 0: it is free          */
-    uint32_t *table;             /* [sequences][per_sequence] pages, from position 0 on            */
-    uint32_t *taken;             /* [sequences] pages of each                                      */
-    bool *marked;                /* [sequences] scratch of kv_pages_wanted, false between calls    */
+    uint32_t positions;         /* of a page: KV_PAGE, or the context if that is shorter          */
+    uint32_t per_sequence;      /* pages of a full sequence                                       */
+    uint32_t count, free_count; /* all pages, and those that no sequence has                      */
+    uint32_t *references;       /* [count] how many sequences have a page; 0: it is free          */
+    uint32_t *table;            /* [sequences][per_sequence] pages, from position 0 on            */
+    uint32_t *taken;            /* [sequences] pages of each                                      */
+    bool *marked;               /* [sequences] scratch of kv_pages_wanted, false between calls    */
 } kv_pages;
 
 /* Sets the numbers for sequences of up to `context` positions, which together hold `positions` (0, or more than they can

@@ -439,8 +439,8 @@ static hearth_status check_pages(hearth_session *s, const uint32_t *later, heart
     return fail(error, HEARTH_FULL,
                 "session: its cache of %llu positions is full: %llu are free, the feed takes %llu more (%u at a time)",
                 (unsigned long long)kv_pages_positions(p, p->count),
-                (unsigned long long)kv_pages_positions(p, p->free_count),
-                (unsigned long long)(wanted * p->positions), p->positions);
+                (unsigned long long)kv_pages_positions(p, p->free_count), (unsigned long long)(wanted * p->positions),
+                p->positions);
 }
 
 /* Checks a feed before it changes anything; lengths_before becomes the lengths after it. */

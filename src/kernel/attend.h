@@ -231,12 +231,12 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
     }
 }
 
-#define ATTEND(format, type, level)                                                                                  \
-    static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache,             \
-                                          size_t first, size_t count, size_t length, const attend_scoring *scoring,  \
-                                          float *scores, float *out)                                                 \
-    {                                                                                                                \
-        attention a = {query, queries, first, count, length, length * sizeof(type), cache, *scoring, scores, out};   \
-        attend(a, load_##format);                                                                                    \
+#define ATTEND(format, type, level)                                                                                    \
+    static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                          float *out)                                                                  \
+    {                                                                                                                  \
+        attention a = {query, queries, first, count, length, length * sizeof(type), cache, *scoring, scores, out};     \
+        attend(a, load_##format);                                                                                      \
     }
 #endif

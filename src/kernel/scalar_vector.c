@@ -250,17 +250,17 @@ static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
 }
 
 /* Both kernels for a cache of `type` values. */
-#define ATTEND(format, type)                                                                                     \
-    static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache,          \
-                                         size_t first, size_t count, size_t length,                              \
-                                         const attend_scoring *scoring, float *scores, float *out)               \
-    {                                                                                                            \
-        attend(query, queries, cache, first, count, length, length * sizeof(type), scoring, scores, out,         \
-               value_##format);                                                                                  \
-    }                                                                                                            \
-    static void attend_rows_##format##_scalar(const attend_run *run)                                             \
-    {                                                                                                            \
-        attend_rows(run, run->length * sizeof(type), value_##format);                                            \
+#define ATTEND(format, type)                                                                                          \
+    static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                         size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                         float *out)                                                                  \
+    {                                                                                                                 \
+        attend(query, queries, cache, first, count, length, length * sizeof(type), scoring, scores, out,              \
+               value_##format);                                                                                       \
+    }                                                                                                                 \
+    static void attend_rows_##format##_scalar(const attend_run *run)                                                  \
+    {                                                                                                                 \
+        attend_rows(run, run->length * sizeof(type), value_##format);                                                 \
     }
 ATTEND(f32, float)
 ATTEND(f16, uint16_t)
