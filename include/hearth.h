@@ -417,7 +417,8 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
 typedef struct hearth_session hearth_session;
 
-typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_COUNT } hearth_kv;
+/* Q8_0: blocks of 32 values with a scale, 8.5 bits for each; heads must be made of whole blocks. */
+typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_Q8_0, HEARTH_KV_COUNT } hearth_kv;
 
 /* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, which begins when the CPU may
  * begin with its neurons; "join", adding up the sums of both sides once that of the CPU has arrived. On the CPU:
@@ -474,6 +475,7 @@ static inline hearth_status hearth_session_memory(const hearth_engine *engine, c
 }
 
 /* options may be NULL.
+ * HEARTH_UNSUPPORTED: the KV format has blocks, and heads of the model are not made of whole ones.
  * HEARTH_INVALID: the KV format is unknown, the context is longer than that of the model, or the size of the cache
  * overflows.
  * HEARTH_NO_MEMORY: keys, values and scratch of the context that was asked for (or of any) do not fit into main memory or

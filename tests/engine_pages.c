@@ -1,6 +1,6 @@
 /* engine_pages.c - the pages of the cache: sequences that share them, copies on write, a cache that is full; and a storm of all
  * that sequences can do, on the CPU, on every device, and on both sides in turns, after which a sequence gives the bytes that
- * the same feeds give to a fresh one. */
+ * the same feeds give to a fresh one. The same with a cache in Q8_0, and how far that is from one in float32. */
 #include "../src/base/memory.h"
 #include "../src/base/random.h"
 #include "../src/engine/engine.h"
@@ -71,8 +71,9 @@ static void expect(hearth_status want, hearth_status got, const hearth_error *er
 static uint32_t pages_free(const stack *s)
 {
     uint64_t positions = hearth_session_free_positions(s->session);
-    assert_int_equal(positions % KV_PAGE, 0);
-    return (uint32_t)(positions / KV_PAGE);
+    uint32_t context = hearth_session_context(s->session), page = context < KV_PAGE ? context : KV_PAGE;
+    assert_int_equal(positions % page, 0);
+    return (uint32_t)(positions / page);
 }
 
 /* Feeds the prefix to sequence 0 and makes all others copies of it. */
@@ -212,9 +213,19 @@ static void memory_follows_positions(void **state)
 /* ------------------------------------------------------------------ storms */
 
 #define SEQUENCES 6
-#define CONTEXT   400
-#define PAGES     7 /* less than a third of what full sequences take */
 #define LONGEST   150
+
+/* What a storm is about: the cache has fewer pages than full sequences take. */
+typedef struct weather {
+    const char *path;
+    hearth_kv kv;
+    uint32_t context, pages;
+} weather;
+
+static const weather long_texts = {STORIES, HEARTH_KV_F16, 400, 7};
+static const weather small_blocks = {HEARTH_DATA "/golden/llama-256/model.gguf", HEARTH_KV_Q8_0, 101, 4};
+static const weather recurrent = {HEARTH_DATA "/golden/nemotron-h/model.gguf", HEARTH_KV_F16, 400, 7};
+static const weather recurrent_blocks = {HEARTH_DATA "/golden/qwen3-5/model.gguf", HEARTH_KV_Q8_0, 128, 4};
 
 typedef struct storm {
     stack s;
@@ -222,6 +233,7 @@ typedef struct storm {
     history histories[SEQUENCES], saved_history;
     hearth_checkpoint *saved;
     uint64_t random;
+    uint32_t context;
     bool fails;           /* the next feed is cancelled after its first layer */
     size_t full, cancels; /* feeds that were refused, or cancelled */
 } storm;
@@ -279,7 +291,7 @@ static void feed_several(storm *t)
     size_t n = 0;
     for (uint32_t i = 0; i < 3; i++) {
         uint32_t sequence = (first + i) % SEQUENCES;
-        if (t->histories[sequence].length + 2 < CONTEXT && t->histories[sequence].count < MOST_FEEDS - 1) {
+        if (t->histories[sequence].length + 2 < t->context && t->histories[sequence].count < MOST_FEEDS - 1) {
             sequences[n] = sequence;
             feeds[n++] = (fed){random_next(&t->random), 1 + (uint32_t)below(t, 2), 0};
         }
@@ -357,7 +369,7 @@ static void change(storm *t)
         feed_several(t);
         break;
     default:
-        if (h->length + one.count < CONTEXT && h->count < MOST_FEEDS - 1)
+        if (h->length + one.count < t->context && h->count < MOST_FEEDS - 1)
             feed(t, &sequence, &one, 1);
         else
             cut(t, sequence);
@@ -403,13 +415,14 @@ static void compare(storm *t, uint32_t sequence)
 /* Where the layers of a model lie: on the CPU, all on a device, or every other one. */
 typedef enum where { ON_CPU, ON_DEVICE, ON_BOTH, PLACES } where;
 
-static void run_storm(hearth_runtime *runtime, const char *path, where place, size_t changes, uint64_t seed)
+static void run_storm(hearth_runtime *runtime, const weather *w, where place, size_t changes, uint64_t seed)
 {
     static storm t;
     char *json = NULL;
     hearth_error error;
-    t = (storm){.random = seed};
-    open_placed_model(&t.s, runtime, path);
+    uint32_t page = w->context < KV_PAGE ? w->context : KV_PAGE;
+    t = (storm){.random = seed, .context = w->context};
+    open_placed_model(&t.s, runtime, w->path);
     placed_shape shape = shape_of(&t.s, HEARTH_MODE_DENSE);
     placed_form forms[MOST_LAYERS];
     uint32_t cuts = 1;
@@ -417,13 +430,14 @@ static void run_storm(hearth_runtime *runtime, const char *path, where place, si
         forms[i] = place == ON_BOTH && i / 2 % 2 ? PLACED_HOST : PLACED_DEVICE;
     if (place != ON_CPU)
         json = print_placed(&shape, forms, false, false, &cuts);
-    hearth_session_options options = {.context = CONTEXT,
+    hearth_session_options options = {.context = w->context,
+                                      .kv = w->kv,
                                       .sequences = SEQUENCES,
                                       .batch = 32,
                                       .output_rows = 1,
                                       .progress = {cancel, &t},
                                       .marks = 100,
-                                      .cache_positions = PAGES * KV_PAGE};
+                                      .cache_positions = w->pages * page};
     open_placed(&t.s, json, HEARTH_MODE_DENSE, false, options);
     options.sequences = 1;
     stack_check(hearth_session_create(&t.fresh, t.s.engine, &options, &error), &error);
@@ -438,7 +452,7 @@ static void run_storm(hearth_runtime *runtime, const char *path, where place, si
     assert_true(t.full > 0 && t.cancels > 0);
     for (uint32_t i = 0; i < SEQUENCES; i++)
         stack_check(hearth_session_truncate(t.s.session, i, 0, &error), &error);
-    assert_int_equal(pages_free(&t.s), PAGES);
+    assert_int_equal(pages_free(&t.s), w->pages);
     hearth_checkpoint_destroy(t.saved);
     hearth_session_destroy(t.fresh);
     close_placed(&t.s);
@@ -449,12 +463,12 @@ static void run_storm(hearth_runtime *runtime, const char *path, where place, si
 static void storms(void **state)
 {
     (void)state;
-    char path[600];
     hearth_runtime *runtime = open_runtime(NULL, 2);
-    golden_path(path, sizeof path, "nemotron-h", "model.gguf");
     long live = mem_live();
-    run_storm(runtime, STORIES, ON_CPU, 3000, 3);
-    run_storm(runtime, path, ON_CPU, 500, 4);
+    run_storm(runtime, &long_texts, ON_CPU, 3000, 3);
+    run_storm(runtime, &small_blocks, ON_CPU, 1000, 4);
+    run_storm(runtime, &recurrent, ON_CPU, 500, 4);
+    run_storm(runtime, &recurrent_blocks, ON_CPU, 500, 4);
     assert_int_equal(mem_live(), live);
     hearth_runtime_destroy(runtime);
 }
@@ -465,11 +479,80 @@ static void storms_on_devices(void **state)
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < specs->count; i++) {
         hearth_runtime *runtime = open_runtime(specs->text[i], 2);
-        for (where place = ON_DEVICE; place < PLACES; place++)
-            run_storm(runtime, STORIES, place, 1000, 20 + place);
+        for (where place = ON_DEVICE; place < PLACES; place++) {
+            run_storm(runtime, &long_texts, place, 700, 20 + place);
+            run_storm(runtime, &small_blocks, place, 300, 30 + place);
+        }
         assert_int_equal(device_used(runtime), 0);
         hearth_runtime_destroy(runtime);
     }
+}
+
+/* ------------------------------------------------------------------ Q8_0 */
+
+/* Logits of the last of some tokens, the first of them in one feed, on the CPU or all on a device. */
+static void last_logits(stack *s, hearth_kv kv, bool there, float *logits)
+{
+    enum { BEGIN = 60, ALL = 64 };
+    hearth_row rows[ALL];
+    placed_shape shape = shape_of(s, HEARTH_MODE_DENSE);
+    placed_form forms[MOST_LAYERS];
+    uint32_t cuts = 1;
+    for (uint32_t i = 0; i < shape.layers; i++)
+        forms[i] = PLACED_DEVICE;
+    char *json = there ? print_placed(&shape, forms, false, false, &cuts) : NULL;
+    open_placed(s, json, HEARTH_MODE_DENSE, true, (hearth_session_options){.context = 128, .kv = kv});
+    draw_rows(s->model, (fed){9, ALL, 0}, 0, rows);
+    rows[ALL - 1].output = false;
+    hearth_error error;
+    stack_check(hearth_session_feed(s->session, rows, BEGIN, &error), &error);
+    rows[ALL - 1].output = true;
+    stack_check(hearth_session_feed(s->session, rows + BEGIN, ALL - BEGIN, &error), &error);
+    stack_check(hearth_session_logits(s->session, 0, 1, logits, &error), &error);
+    close_placed(s);
+    free(json);
+}
+
+/* A value of a block is off by at most 1 / 254 of the largest one of its block, and logits of this model, whose weights are
+ * random, by less than ten times that. Both sides round the same
+ * values but for the last bits of a rotation. */
+static void blocks_are_near(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        hearth_runtime *runtime = open_runtime(specs->text[i], 2);
+        stack s;
+        open_placed_model(&s, runtime, small_blocks.path);
+        size_t v = s.model->hyper.vocabulary_size;
+        float *logits[3];
+        for (size_t k = 0; k < 3; k++) {
+            logits[k] = malloc(v * sizeof(float));
+            last_logits(&s, k == 0 ? HEARTH_KV_F32 : HEARTH_KV_Q8_0, k == 2, logits[k]);
+        }
+        double off = relative_l2(logits[1], logits[0], v), apart = relative_l2(logits[2], logits[1], v);
+        print_message("Q8_0 from F32: %.1e, device from CPU: %.1e\n", off, apart);
+        assert_true(off > 0 && off < 10.0 / 254 && apart < off / 100);
+        for (size_t k = 0; k < 3; k++)
+            free(logits[k]);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(runtime);
+    }
+}
+
+/* Heads of 16 values are no whole blocks. */
+static void blocks_must_be_whole(void **state)
+{
+    (void)state;
+    stack s;
+    hearth_error e;
+    hearth_session *session = NULL;
+    open_stories(&s, (hearth_session_options){.context = 8});
+    const hearth_session_options options = {.kv = HEARTH_KV_Q8_0};
+    expect(HEARTH_UNSUPPORTED, hearth_session_create(&session, s.engine, &options, &e), &e,
+           "kv format q8_0: heads have 16 values, which are no whole blocks of 32");
+    assert_null(session);
+    stack_close(&s);
 }
 
 int main(void)
@@ -479,6 +562,8 @@ int main(void)
                                        cmocka_unit_test(a_full_cache_refuses),
                                        cmocka_unit_test(memory_follows_positions),
                                        cmocka_unit_test(storms),
-                                       cmocka_unit_test(storms_on_devices)};
+                                       cmocka_unit_test(storms_on_devices),
+                                       cmocka_unit_test(blocks_are_near),
+                                       cmocka_unit_test(blocks_must_be_whole)};
     return run_group(tests, NULL, NULL);
 }

@@ -563,9 +563,12 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(read, "read", check_read(c, k, &rng))
     CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], FORMAT_F32, &rng))
     CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(attend[FORMAT_Q8_0], "attend_q8_0", check_attend(c, k->attend[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
     CHECK(attend_rows[FORMAT_F32], "attend_rows_f32",
           check_attend_rows(c, k->attend_rows[FORMAT_F32], FORMAT_F32, &rng))
     CHECK(attend_rows[FORMAT_F16], "attend_rows_f16",
           check_attend_rows(c, k->attend_rows[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(attend_rows[FORMAT_Q8_0], "attend_rows_q8_0",
+          check_attend_rows(c, k->attend_rows[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
 #undef CHECK
 }

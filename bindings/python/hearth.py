@@ -98,7 +98,7 @@ STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "h
            "hearth_answer_options": _AnswerOptions, "hearth_chat_options": _ChatOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer, "hearth_log": _Log}
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
-_KV = ("f16", "f32")
+_KV = ("f16", "f32", "q8_0")
 _TEXT_SPECIAL, _TEXT_PARSE_CONTROL = 1, 2
 _DETOKENIZE_CONTINUE = 2
 _STOP_NONE = 0

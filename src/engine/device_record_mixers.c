@@ -65,17 +65,18 @@ static void attention(const recorder *r, uint32_t layer)
            BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
            BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
            BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes),
-           UINT(a->head_count), UINT(own_keys), UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
-           UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(stride), UINT(stride));
+           UINT(r->s->pages.positions), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
+           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(stride),
+           UINT(stride));
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
         LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
                BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table),
-               UINT(page_bytes), UINT(at.piece_bytes), BUFFER(v->partial), UINT(a->head_count), UINT(a->kv_head_count),
-               UINT(a->head_length), UINT(a->window), UINT(splits), UINT(stride), UINT(first), UINT(rows),
-               FLOAT(a->scale), FLOAT(a->softcap));
+               UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
+               UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(splits),
+               UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
         LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),
                UINT(rows));

@@ -142,10 +142,13 @@ static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
     return s->engine->shapes[s->engine->host_attention + index];
 }
 
-/* Returns the bytes of one position of one head of a layer, keys or values. */
-static size_t position_bytes(const hearth_session *s, uint32_t index)
+/* Returns the bytes of one position of one head of a layer, keys or values; *scales: those of its scales, which lie behind the
+ * values of all positions. */
+static size_t position_bytes(const hearth_session *s, uint32_t index, size_t *scales)
 {
     const attention_shape *a = shape_of(s, index);
+    const kv_format_row *kv = &kv_formats[s->cache.format];
+    *scales = a->head_length / number_formats[kv->stored].block_values * kv->scale_bytes;
     return kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
 }
 
@@ -156,7 +159,7 @@ page_layer device_page_layer(const hearth_session *s, uint32_t index)
         at = (page_layer){.begin = at.begin + 2 * at.half_bytes};
         if (i == s->engine->device_attention)
             break;
-        size_t bytes = s->pages.positions * position_bytes(s, i);
+        size_t scales, bytes = s->pages.positions * position_bytes(s, i, &scales);
         at.piece_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
         at.half_bytes = shape_of(s, i)->kv_head_count * at.piece_bytes;
     }
@@ -762,9 +765,16 @@ static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t 
         return move(cache, begin, block, page_bytes, error);
     for (uint32_t i = 0; i < s->engine->device_attention; i++) {
         page_layer layer = device_page_layer(s, i);
-        size_t bytes = count * position_bytes(s, i);
-        for (uint32_t head = 0; head < 2 * shape_of(s, i)->kv_head_count; head++, block += bytes)
-            TRY(move(cache, begin + layer.begin + head * layer.piece_bytes, block, bytes, error));
+        size_t scales, values = position_bytes(s, i, &scales);
+        values -= scales;
+        for (uint32_t head = 0; head < 2 * shape_of(s, i)->kv_head_count; head++) {
+            size_t at = begin + layer.begin + head * layer.piece_bytes;
+            TRY(move(cache, at, block, count * values, error));
+            block += count * values;
+            if (scales > 0)
+                TRY(move(cache, at + s->pages.positions * values, block, count * scales, error));
+            block += count * scales;
+        }
     }
     return HEARTH_OK;
 }

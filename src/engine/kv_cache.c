@@ -2,10 +2,14 @@
 #include "kv_cache.h"
 
 #include "../base/memory.h"
+#include "../number/blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 _Static_assert(KV_PAGE == ATTEND_POSITIONS, "the CPU's pages are the device's");
+
+#define HALF_NAN 0x7e00
 
 static void store_f16(const kernels *k, const float *values, size_t n, void *at)
 {
@@ -18,10 +22,28 @@ static void store_f32(const kernels *k, const float *values, size_t n, void *at)
     memcpy(at, values, n * sizeof *values);
 }
 
+/* Rounds as the format's encoder does. That would make a finite value of one that is not, or is beyond what the format holds;
+ * here such a block gets the scale NaN, so that the fault shows. */
+static void store_q8_0(const kernels *k, const float *values, size_t n, void *at)
+{
+    const number_traits *t = &number_formats[FORMAT_Q8_0];
+    (void)k;
+    t->encode(values, NULL, at, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(values[i]) <= t->largest))
+            ((block_q8_0 *)at)[i / t->block_values].d = HALF_NAN;
+}
+
 const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
-    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16},
-    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32},
+    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, 0},
+    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, 0},
+    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, sizeof(uint16_t)},
 };
+
+bool kv_format_fits(hearth_kv format, const attention_shape *a)
+{
+    return a->head_length % number_formats[kv_formats[format].stored].block_values == 0;
+}
 
 /* Returns the bytes of n values of a row, n a multiple of the format's block. */
 static size_t bytes_of(hearth_kv format, size_t n)

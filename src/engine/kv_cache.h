@@ -17,6 +17,7 @@ typedef struct kv_format_row {
     number_format stored;
     void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
     device_kernel place, attend;                                              /* of a device: stores; reads */
+    size_t scale_bytes; /* of a block, that a device keeps behind the values of all positions (P_PAGES) */
 } kv_format_row;
 
 extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
@@ -37,6 +38,8 @@ typedef struct kv_cache {
     kv_layer *layers; /* [layer_count] */
 } kv_cache;
 
+/* Returns whether a format can hold the keys and values of a layer: heads are whole blocks. */
+bool kv_format_fits(hearth_kv format, const attention_shape *a);
 /* Returns the bytes that one position of one sequence takes in a layer, keys and values together. */
 size_t kv_position_bytes(hearth_kv format, const attention_shape *a);
 

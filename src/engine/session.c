@@ -313,6 +313,12 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
+    for (uint32_t i = 0; i < engine->host_attention + engine->device_attention; i++)
+        if (!kv_format_fits(options->kv, engine->shapes[i]))
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: kv format %s: heads have %u values, which are no whole blocks of %u",
+                        engine->model->source->path, number_formats[kv_formats[options->kv].stored].name,
+                        engine->shapes[i]->head_length, number_formats[kv_formats[options->kv].stored].block_values);
     if (options->marks > MOST_MARKS)
         return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
                     (unsigned long long)options->marks, MOST_MARKS);

@@ -5,6 +5,7 @@
  *   BLOCK_POSITIONS   positions that all queries are multiplied with before the next ones; blocks begin at its multiples
  *   store_scores      stores the sums of the vectors of a tile, times the scale
  *   largest_lane      returns the largest value of a vector
+ *   in_register       returns a vector in such a way that it is loaded once, not by each instruction that uses it
  *
  * Scores: tiles of 2 queries x TILE_POSITIONS positions, so that a key is converted once for two queries and a query is
  * loaded once for all keys; the horizontal sums are computed together. Values: tiles of TILE_QUERIES queries x
@@ -44,7 +45,7 @@ ALWAYS_INLINE void add_scores(const float *const query[2], const void *const key
     vector first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
     UNROLLED
     for (size_t k = 0; k < TILE_POSITIONS; k++) {
-        vector values = load(keys[k], i, n);
+        vector values = in_register(load(keys[k], i, n));
         sum[k] = vector_fma(sum[k], first, values);
         sum[k + TILE_POSITIONS] = vector_fma(sum[k + TILE_POSITIONS], second, values);
     }
@@ -122,7 +123,7 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const blo
         if (first)
             fetch_later(b, value, b->bytes);
         for (size_t k = 0; k < registers; k++) {
-            vector values = load(value, i + k * LANES, n);
+            vector values = in_register(load(value, i + k * LANES, n));
             for (size_t g = 0; g < TILE_QUERIES; g++)
                 sum[g][k] = vector_fma(sum[g][k], vector_of(scores[g][p]), values);
         }
@@ -135,7 +136,8 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const blo
 /* Some queries of one key/value head and the positions [first, first + count). */
 typedef struct attention {
     const float *query;
-    size_t queries, first, count, length, bytes; /* bytes of a key or value */
+    size_t queries, first, count, length, bytes; /* bytes of a key or value              */
+    size_t together;                             /* positions of a block: divides a page */
     const attend_cache *cache;
     attend_scoring scoring;
     float *scores, *out;
@@ -155,7 +157,7 @@ ALWAYS_INLINE uintptr_t distance_later(const attention *a, size_t position)
 /* Returns the block that begins with position first + p. half: the cache's keys or values. */
 ALWAYS_INLINE block block_at(const attention *a, const void *half, size_t p)
 {
-    size_t begin = a->first + p, left = BLOCK_POSITIONS - begin % BLOCK_POSITIONS;
+    size_t begin = a->first + p, left = a->together - begin % a->together;
     return (block){.first = p,
                    .count = a->count - p < left ? a->count - p : left,
                    .at = attend_at(a->cache, half, begin, a->bytes),
@@ -163,14 +165,15 @@ ALWAYS_INLINE block block_at(const attention *a, const void *half, size_t p)
                    .later = distance_later(a, begin)};
 }
 
-ALWAYS_INLINE void score_block(const attention *a, const block *b, load_values *load)
+/* Computes the scores of a block; fetches: nothing has prefetched what comes later. */
+ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += 2) {
         size_t next = g + 1 < a->queries ? g + 1 : g;
         const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
         float *const scores[] = {a->scores + g * a->count + b->first, a->scores + next * a->count + b->first};
         for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
-            if (g == 0)
+            if (fetches && g == 0)
                 fetch_later(b, b->at + p * b->bytes, TILE_POSITIONS * b->bytes);
             score_tile(query, b->at + p * b->bytes, b->bytes, b->count - p, a->length, a->scoring.scale, scores, p,
                        load);
@@ -178,7 +181,8 @@ ALWAYS_INLINE void score_block(const attention *a, const block *b, load_values *
     }
 }
 
-ALWAYS_INLINE void value_block(const attention *a, const block *b, load_values *load)
+/* Adds the values of a block to the outputs. */
+ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
         const float *scores[TILE_QUERIES];
@@ -190,19 +194,42 @@ ALWAYS_INLINE void value_block(const attention *a, const block *b, load_values *
         }
         size_t i = 0;
         for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
-            value_tile(scores, b, i, TILE_REGISTERS, LANES, out, g == 0 && i == 0, load);
+            value_tile(scores, b, i, TILE_REGISTERS, LANES, out, fetches && g == 0 && i == 0, load);
         for (; i < a->length; i += LANES)
-            value_tile(scores, b, i, 1, a->length - i, out, g == 0 && i == 0, load);
+            value_tile(scores, b, i, 1, a->length - i, out, fetches && g == 0 && i == 0, load);
     }
 }
 
-ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
+/* Values of a block that are converted at once, and stay in the L1 cache (of at least 32 KB) beside what they come from. */
+#define CONVERTED_VALUES 4096
+
+/* Converts n values, which follow one another, to float32. */
+typedef void convert_values(const void *from, size_t n, float *out);
+
+/* Converts the keys (or values) of a block to `out`; in a page they follow one another. */
+ALWAYS_INLINE block converted(const attention *a, const block *b, float *out, convert_values *convert)
 {
-    float total[MOST_QUERIES] = {0};
+    for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
+        size_t n = b->count - p < TILE_POSITIONS ? b->count - p : TILE_POSITIONS;
+        fetch_later(b, b->at + p * b->bytes, n * b->bytes);
+        convert(b->at + p * b->bytes, n * a->length, out + p * a->length);
+    }
+    return (block){.first = b->first, .count = b->count, .at = (const char *)out, .bytes = a->length * sizeof *out};
+}
+
+/* convert: converts blocks before they are used; NULL: they are loaded as they are. */
+ALWAYS_INLINE void attend_together(const attention *a, load_values *load, convert_values *convert)
+{
+    float total[MOST_QUERIES] = {0}, floats[CONVERTED_VALUES];
     for (size_t p = 0, n; p < a->count; p += n) {
         block keys = block_at(a, a->cache->key, p);
-        score_block(a, &keys, load);
         n = keys.count;
+        if (convert) {
+            keys = converted(a, &keys, floats, convert);
+            score_block(a, &keys, false, load_f32);
+        } else {
+            score_block(a, &keys, true, load);
+        }
     }
     if (a->scoring.softcap > 0)
         cap_scores(a->scores, a->queries * a->count, a->scoring.softcap);
@@ -211,19 +238,24 @@ ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
     memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
     for (size_t p = 0, n; p < a->count; p += n) {
         block values = block_at(a, a->cache->value, p);
-        value_block(a, &values, load);
         n = values.count;
+        if (convert) {
+            values = converted(a, &values, floats, convert);
+            value_block(a, &values, false, load_f32);
+        } else {
+            value_block(a, &values, true, load);
+        }
     }
     for (size_t g = 0; g < a->queries; g++)
         for (size_t i = 0; i < a->length; i++)
             a->out[g * a->length + i] /= total[g];
 }
 
-ALWAYS_INLINE void attend(attention a, load_values *load)
+ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *convert)
 {
     for (size_t all = a.queries; all > 0; all -= a.queries) {
         a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
-        attend_together(&a, load);
+        attend_together(&a, load, convert);
         a.query += a.queries * a.length;
         a.scores += a.queries * a.count;
         a.out += a.queries * a.length;
@@ -231,12 +263,29 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
     }
 }
 
-#define ATTEND(format, type, level)                                                                                    \
+/* For formats that are loaded as they are. bytes: of a key or value of `length` values. */
+#define ATTEND(format, bytes, level)                                                                                   \
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
                                           size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
                                           float *out)                                                                  \
     {                                                                                                                  \
-        attention a = {query, queries, first, count, length, length * sizeof(type), cache, *scoring, scores, out};     \
-        attend(a, load_##format);                                                                                      \
+        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
+        attend(a, load_##format, NULL);                                                                                \
+    }
+
+/* For formats that are converted block by block, since that takes longer than loading what it gives. Where heads are so long
+ * that even a tile does not fit, they are loaded. */
+#define ATTEND_CONVERTED(format, bytes, level)                                                                         \
+    static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                          float *out)                                                                  \
+    {                                                                                                                  \
+        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
+        while (a.together > TILE_POSITIONS && a.together * length > CONVERTED_VALUES)                                  \
+            a.together /= 2;                                                                                           \
+        if (a.together * length <= CONVERTED_VALUES)                                                                   \
+            attend(a, load_##format, floats_of_##format);                                                              \
+        else                                                                                                           \
+            attend(a, load_##format, NULL);                                                                            \
     }
 #endif

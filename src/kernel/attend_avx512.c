@@ -2,7 +2,7 @@
  * dimensions, which stay in registers during the loop over the positions of a block. Eight heads and 16384 positions from
  * memory (Zen 5, one thread): without blocks 352 us, with prefetches (attend.h) and blocks of 256 positions 238, of 64
  * positions 212; with pages in any order 253. */
-#include "avx512.h"
+#include "decode_avx512.h"
 
 #include "exponent_avx512.h"
 
@@ -19,6 +19,12 @@ ALWAYS_INLINE void store_scores(const __m512 sum[16], float scale, size_t left, 
      * write. */
     __m512 swapped = _mm512_shuffle_f32x4(both, both, 0x4e);
     _mm256_mask_storeu_ps(second, present, _mm512_castps512_ps256(swapped));
+}
+
+ALWAYS_INLINE __m512 in_register(__m512 v)
+{
+    __asm__("" : "+v"(v));
+    return v;
 }
 
 ALWAYS_INLINE float largest_lane(__m512 v)

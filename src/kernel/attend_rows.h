@@ -148,18 +148,26 @@ ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_va
         finish_query(&a, t);
 }
 
-#define ATTEND_ROWS(format, type, level)                                  \
-    static void attend_rows_##format##_##level(const attend_run *run)     \
-    {                                                                     \
-        attend_in_blocks(run, run->length * sizeof(type), load_##format); \
+#define ATTEND_ROWS(format, bytes, level)                             \
+    static void attend_rows_##format##_##level(const attend_run *run) \
+    {                                                                 \
+        size_t length = run->length;                                  \
+        attend_in_blocks(run, bytes, load_##format);                  \
     }
-#define ATTENTION(level)                                                                  \
-    ATTEND(f32, float, level)                                                             \
-    ATTEND(f16, uint16_t, level)                                                          \
-    ATTEND_ROWS(f32, float, level)                                                        \
-    ATTEND_ROWS(f16, uint16_t, level)                                                     \
-    const kernels level##_attention = {                                                   \
-        .attend = {[FORMAT_F32] = attend_f32_##level, [FORMAT_F16] = attend_f16_##level}, \
-        .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level, [FORMAT_F16] = attend_rows_f16_##level}};
+
+/* The kernels of the formats of a cache. */
+#define ATTENTION(level)                                                                       \
+    ATTEND(f32, length * sizeof(float), level)                                                 \
+    ATTEND(f16, length * sizeof(uint16_t), level)                                              \
+    ATTEND_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level)                            \
+    ATTEND_ROWS(f32, length * sizeof(float), level)                                            \
+    ATTEND_ROWS(f16, length * sizeof(uint16_t), level)                                         \
+    ATTEND_ROWS(q8_0, length / 32 * sizeof(block_q8_0), level)                                 \
+    const kernels level##_attention = {.attend = {[FORMAT_F32] = attend_f32_##level,           \
+                                                  [FORMAT_F16] = attend_f16_##level,           \
+                                                  [FORMAT_Q8_0] = attend_q8_0_##level},        \
+                                       .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level, \
+                                                       [FORMAT_F16] = attend_rows_f16_##level, \
+                                                       [FORMAT_Q8_0] = attend_rows_q8_0_##level}};
 
 #endif

@@ -1,6 +1,7 @@
 /* scalar_vector.c - the definition of every kernel on vectors, in plain C (products are in scalar_product.c). */
 #include "levels.h"
 
+#include "../number/blocks.h"
 #include "../number/half.h"
 #include "quantize.h"
 
@@ -182,6 +183,12 @@ static float value_f16(const void *data, size_t i)
     return half_to_float(h);
 }
 
+static float value_q8_0(const void *data, size_t i)
+{
+    const block_q8_0 *block = (const block_q8_0 *)data + i / 32;
+    return half_to_float(block->d) * block->q[i % 32];
+}
+
 static float capped(float score, float cap)
 {
     return cap > 0 ? cap * tanhf(score / cap) : score;
@@ -249,21 +256,22 @@ static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
             attend_query(run, row, head, bytes, at);
 }
 
-/* Both kernels for a cache of `type` values. */
-#define ATTEND(format, type)                                                                                          \
+/* Both kernels for a cache of a format; bytes: of a key or value of `length` values. */
+#define ATTEND(format, bytes)                                                                                         \
     static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache, size_t first, \
                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
                                          float *out)                                                                  \
     {                                                                                                                 \
-        attend(query, queries, cache, first, count, length, length * sizeof(type), scoring, scores, out,              \
-               value_##format);                                                                                       \
+        attend(query, queries, cache, first, count, length, bytes, scoring, scores, out, value_##format);             \
     }                                                                                                                 \
     static void attend_rows_##format##_scalar(const attend_run *run)                                                  \
     {                                                                                                                 \
-        attend_rows(run, run->length * sizeof(type), value_##format);                                                 \
+        size_t length = run->length;                                                                                  \
+        attend_rows(run, bytes, value_##format);                                                                      \
     }
-ATTEND(f32, float)
-ATTEND(f16, uint16_t)
+ATTEND(f32, length * sizeof(float))
+ATTEND(f16, length * sizeof(uint16_t))
+ATTEND(q8_0, length / 32 * sizeof(block_q8_0))
 
 static void to_half_scalar(const float *x, size_t n, uint16_t *out)
 {
@@ -294,8 +302,10 @@ const kernels scalar_vectors = {
                  [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
-    .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
-    .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar, [FORMAT_F16] = attend_rows_f16_scalar},
+    .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
+    .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar,
+                    [FORMAT_F16] = attend_rows_f16_scalar,
+                    [FORMAT_Q8_0] = attend_rows_q8_0_scalar},
     .recur = recur_scalar,
     .to_half = to_half_scalar,
     .read = read_scalar,

@@ -178,9 +178,10 @@
 
 /* The cache of keys and values lies in pages: `pages` [sequence][table] are the pages of each sequence, which has position p
  * at place p % ATTEND_POSITIONS of its page p / ATTEND_POSITIONS. `keys` and `values` begin with what page 0 has of one
- * layer: [kv_heads][piece_bytes], a piece being [positions][length] in the format of the kernel's name. That of the next page
- * lies `page_bytes` further. A page has ATTEND_POSITIONS positions, or fewer where no sequence has more. */
-#define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes)
+ * layer: [kv_heads][piece_bytes], a piece being [positions][length] in the format of the kernel's name: f32, f16, or q8_0,
+ * int8 [positions][length] and then the f16 scales [positions][length / 32]; there length is a multiple of 32. That of the next
+ * page lies `page_bytes` further. A page has ATTEND_POSITIONS positions, or fewer where no sequence has more. */
+#define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
 
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
@@ -354,8 +355,9 @@
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
     X(quantize, P_QUANTIZE) X(norm, P_NORM) X(norm_ranges, P_NORM_RANGES)        \
     X(norm_neurons, P_NORM_NEURONS) X(norm_joined, P_NORM_JOINED)                \
-    X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
-    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
+    X(place_f32, P_PLACE) X(place_f16, P_PLACE) X(place_q8_0, P_PLACE)           \
+    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_q8_0, P_ATTEND)     \
+    X(attend_join, P_ATTEND_JOIN)                                                \
     X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
     X(predict_streams, P_PREDICT_STREAMS) X(correct_streams, P_CORRECT_STREAMS)  \
     X(cut, P_CUT) X(compact, P_COMPACT) X(activate, P_ACTIVATE)                  \
