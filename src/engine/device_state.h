@@ -1,4 +1,5 @@
-/* device_state.h - what a session has on a device; shared by device_session.c and device_record.c. */
+/* device_state.h - what a session has on a device; shared by device_session.c, device_pages.c and
+ * device_record.c. */
 #ifndef ENGINE_DEVICE_STATE_H
 #define ENGINE_DEVICE_STATE_H
 
@@ -215,6 +216,9 @@ typedef struct page_layer {
 page_layer device_page_layer(const hearth_session *s, uint32_t index);
 /* Returns the bytes of a page. */
 size_t device_page_bytes(const hearth_session *s);
+/* Tells the device which pages a sequence has, where it does not know: before a step with rows of it. A sequence gets a page
+ * every KV_PAGE tokens. */
+hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hearth_error *error);
 
 /* Returns the most rows of a step of a program. */
 size_t device_program_rows(const hearth_session *s, program_kind kind);
