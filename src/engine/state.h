@@ -16,13 +16,21 @@ typedef struct state_kind {
     uint32_t (*reach)(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
     hearth_status (*cut)(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length, hearth_error *error);
     size_t (*saved_bytes)(const hearth_session *s, uint32_t length);
-    /* Copy the state of a sequence after `length` tokens: to another sequence, to a block of saved_bytes, from one. */
+    /* Copy the state of a sequence after `length` tokens: to another sequence, which is empty, to a block of saved_bytes,
+     * from one to an empty sequence. NULL: there is nothing to do. */
     hearth_status (*copy)(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error);
     hearth_status (*save)(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
                           hearth_error *error);
     hearth_status (*restore)(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
                              hearth_error *error);
 } state_kind;
+
+/* Makes room for a feed: each sequence gets pages of its own for the positions up to later [sequences], and none is copied
+ * where it writes to one that others have, too. There must be enough of them (kv_pages_wanted). HEARTH_DEVICE: the device
+ * failed to copy one; the sequences are as before. */
+hearth_status state_make_room(hearth_session *s, const uint32_t *later, hearth_error *error);
+/* Returns the pages behind the lengths of all sequences, after a feed that failed. */
+void state_give_back(hearth_session *s);
 
 /* Lists the recurrent states of a session, of the CPU's layers and of the device's, where it has such layers; returns how
  * many there are. */
