@@ -378,21 +378,28 @@ static uint64_t promised_pages(const hearth_scheduler *s)
     return pages;
 }
 
-/* Returns whether the cache has room for all that a job may read in a place, beside the running ones. Empties other free
- * places as long as it has not. */
+/* Empties a free place, which always can be. */
+static void give_up(hearth_scheduler *s, uint32_t at)
+{
+    (void)hearth_session_truncate(s->session, at, 0, NULL);
+}
+
+/* Returns whether the cache has room for all that a job may read in a free place, beside the running ones. Empties others as
+ * long as it has not; and that one, too, where it would take from the running ones by sharing their pages. */
 static bool make_room(hearth_scheduler *s, const job *j, uint32_t at)
 {
-    uint64_t promised = promised_pages(s);
-    for (;;) {
-        uint32_t length = hearth_session_length(s->session, at);
-        if (promised + kv_pages_to_come(&s->session->pages, at, length, j->most) <= s->session->pages.free_count)
-            return true;
-        uint32_t oldest = oldest_place(s, at, 1);
-        if (oldest == s->place_count)
+    const kv_pages *p = &s->session->pages;
+    uint32_t length = hearth_session_length(s->session, at), oldest;
+    while (promised_pages(s) + kv_pages_to_come(p, at, length, j->most) > p->free_count) {
+        oldest = oldest_place(s, at, 1);
+        if (oldest == s->place_count) {
+            if (promised_pages(s) > p->free_count)
+                give_up(s, at);
             return false;
-        (void)hearth_session_truncate(s->session, oldest, 0, NULL); /* to nothing it always can be */
-        promised = promised_pages(s); /* pages that it shared are copied no more */
+        }
+        give_up(s, oldest);
     }
+    return true;
 }
 
 /* Gives free places to jobs that wait, in the order in which they came. One for which there is no room waits, and so do
