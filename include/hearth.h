@@ -569,6 +569,17 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
                                      hearth_error *error);
 void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
 
+/* Save a sequence to a file, which appears whole or not at all, and bring it back, in this process or another: a long
+ * beginning is then read once for all runs (docs/files.md describes the file). The session that restores has the same model,
+ * with weights in the same formats, the same placement, activations and KV format; it gives the same logits as the one that
+ * saved. Where restoring fails the sequence is as before, or empty if a device failed.
+ * HEARTH_INVALID: another model, placement or KV format. HEARTH_FORMAT: the file is cut short or damaged.
+ * HEARTH_UNSUPPORTED: it is of a later version. HEARTH_FULL: it has more tokens than the context, or than are free. */
+hearth_status hearth_session_save_file(const hearth_session *session, uint32_t sequence, const char *path,
+                                       hearth_error *error);
+hearth_status hearth_session_restore_file(hearth_session *session, uint32_t sequence, const char *path,
+                                          hearth_error *error);
+
 /* Ends what the session is doing; may be called from any thread and from signal handlers. A feed returns
  * HEARTH_CANCELLED; hearth_generate stops with HEARTH_STOP_CANCELLED, also between two tokens. The request is checked
  * after each layer. It has no effect if neither runs: later calls are not cancelled by it. */

@@ -19,9 +19,10 @@ static uint32_t pages_free(const stack *s)
 
 static void open_small(stack *s, uint32_t sequences, uint32_t pages)
 {
-    stack_open(s, STORIES, 2, HEARTH_ACTIVATIONS_AUTO,
-               (hearth_session_options){
-                   .context = CONTEXT, .sequences = sequences, .output_rows = sequences, .cache_positions = pages * PAGE});
+    stack_open(
+        s, STORIES, 2, HEARTH_ACTIVATIONS_AUTO,
+        (hearth_session_options){
+            .context = CONTEXT, .sequences = sequences, .output_rows = sequences, .cache_positions = pages * PAGE});
 }
 
 /* Eight sequences with pages for three: no more than three answer at a time, what earlier ones left is given up for them, and
@@ -138,10 +139,10 @@ static void beginnings_are_shared(void **state)
 enum {
     STORM_CONTEXT = 300,
     STORM_SEQUENCES = 5,
-    STORM_PAGES = 7,  /* of the 15 that full sequences take */
-    STEMS = 4,        /* beginnings that prompts share */
-    FEW_ROWS = 4,     /* tokens of prompts in a step: with those of answers so few that each gets the bytes it gets alone */
-    AT_ONCE = 12,     /* requests that have not ended, at most */
+    STORM_PAGES = 7, /* of the 15 that full sequences take */
+    STEMS = 4,       /* beginnings that prompts share */
+    FEW_ROWS = 4, /* tokens of prompts in a step: with those of answers so few that each gets the bytes it gets alone */
+    AT_ONCE = 12, /* requests that have not ended, at most */
     LONGEST_PROMPT = STORM_CONTEXT,
     VOCABULARY = 512,
 };

@@ -71,8 +71,8 @@ static inline void on_end(void *user, const hearth_outcome *outcome)
 }
 
 /* Readies a request for a text. */
-static inline void make_request(const stack *s, const char *text, hearth_answer_options options, float temperature, asked *a,
-                         hearth_request *out)
+static inline void make_request(const stack *s, const char *text, hearth_answer_options options, float temperature,
+                                asked *a, hearth_request *out)
 {
     hearth_error error;
     *a = (asked){.sampler = new_sampler(s, temperature)};
@@ -84,7 +84,7 @@ static inline void make_request(const stack *s, const char *text, hearth_answer_
 }
 
 static inline uint64_t ask(hearth_scheduler *h, const stack *s, const char *text, hearth_answer_options options,
-                    float temperature, asked *a)
+                           float temperature, asked *a)
 {
     uint64_t id;
     hearth_error error;

@@ -373,8 +373,8 @@ static uint64_t promised_pages(const hearth_scheduler *s)
     uint64_t pages = 0;
     for (uint32_t i = 0; i < s->place_count; i++)
         if (s->places[i].job)
-            pages += kv_pages_to_come(&s->session->pages, i, hearth_session_length(s->session, i),
-                                      s->places[i].job->most);
+            pages +=
+                kv_pages_to_come(&s->session->pages, i, hearth_session_length(s->session, i), s->places[i].job->most);
     return pages;
 }
 

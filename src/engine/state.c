@@ -277,15 +277,7 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
 
 /* ------------------------------------------------------------------ checkpoints */
 
-struct hearth_checkpoint {
-    const hearth_engine *engine;
-    hearth_kv format;
-    uint32_t length;
-    int32_t *tokens; /* [length]        */
-    char *state;     /* kind after kind */
-};
-
-static size_t saved_bytes(const hearth_session *s, uint32_t length)
+size_t state_saved_bytes(const hearth_session *s, uint32_t length)
 {
     size_t bytes = 0;
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
@@ -305,19 +297,34 @@ static hearth_status save_all(const hearth_session *s, uint32_t sequence, uint32
     return HEARTH_OK;
 }
 
+hearth_status checkpoint_new(hearth_checkpoint **out, const hearth_session *s, uint32_t length, hearth_error *error)
+{
+    size_t bytes = state_saved_bytes(s, length);
+    hearth_checkpoint *c = mem_new(sizeof *c);
+    if (!c)
+        return fail_memory(error, "session: checkpoint", sizeof *c);
+    *c = (hearth_checkpoint){.engine = s->engine,
+                             .format = s->cache.format,
+                             .length = length,
+                             .tokens = mem_new_array(length, sizeof *c->tokens),
+                             .state = mem_new(bytes),
+                             .state_bytes = bytes};
+    if (!c->tokens || !c->state) {
+        hearth_checkpoint_destroy(c);
+        return fail_memory(error, "session: checkpoint", bytes);
+    }
+    *out = c;
+    return HEARTH_OK;
+}
+
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
                                   hearth_error *error)
 {
     TRY(check_sequence(session, sequence, error));
     uint32_t length = session->lengths[sequence];
-    size_t bytes = saved_bytes(session, length);
-    hearth_checkpoint *c = mem_new(sizeof *c);
-    if (!c)
-        return fail_memory(error, "session: checkpoint", sizeof *c);
-    *c = (hearth_checkpoint){session->engine, session->cache.format, length, mem_new_array(length, sizeof *c->tokens),
-                             mem_new(bytes)};
-    hearth_status status = c->tokens && c->state ? save_all(session, sequence, length, c->state, error)
-                                                 : fail_memory(error, "session: checkpoint", bytes);
+    hearth_checkpoint *c;
+    TRY(checkpoint_new(&c, session, length, error));
+    hearth_status status = save_all(session, sequence, length, c->state, error);
     if (status != HEARTH_OK) {
         hearth_checkpoint_destroy(c);
         return status;

@@ -37,6 +37,22 @@ void state_give_back(hearth_session *s);
 #define RECURRENT_SIDES 2
 size_t session_recurrents(const hearth_session *s, recurrent_states *out[RECURRENT_SIDES]);
 
+/* A copy of all state of a sequence. */
+struct hearth_checkpoint {
+    const hearth_engine *engine;
+    hearth_kv format;
+    uint32_t length;
+    int32_t *tokens;    /* [length]                       */
+    char *state;        /* [state_bytes], kind after kind */
+    size_t state_bytes; /* state_saved_bytes              */
+};
+
+/* Returns the bytes that the state of `length` tokens takes in a checkpoint. */
+size_t state_saved_bytes(const hearth_session *s, uint32_t length);
+/* Creates a checkpoint of a session for `length` tokens, whose tokens and state are the caller's to fill in.
+ * HEARTH_NO_MEMORY. */
+hearth_status checkpoint_new(hearth_checkpoint **out, const hearth_session *s, uint32_t length, hearth_error *error);
+
 extern const state_kind state_kinds[];
 extern const size_t state_kind_count;
 
