@@ -664,7 +664,7 @@ typedef struct hearth_answer_options {
     bool ignore_end;     /* tokens that end an answer do not end this one */
     uint32_t max_tokens; /* 0: until the context is full */
     /* Most tokens that are guessed in a step, from what followed the same words earlier in the sequence, and checked
-     * together with the next one; at most 15. 0: none. The answer is the same, faster where text repeats itself; as many
+     * together with the next one; at most 7. 0: none. The answer is the same, faster where text repeats itself; as many
      * are guessed as measured times make worth it. Of use only in sessions with more output rows than one per answer. */
     uint64_t draft_tokens;
 } hearth_answer_options;

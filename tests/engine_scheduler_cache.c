@@ -138,10 +138,12 @@ static void beginnings_are_shared(void **state)
 
 enum {
     STORM_CONTEXT = 300,
-    STORM_SEQUENCES = 5,
-    STORM_PAGES = 7, /* of the 15 that full sequences take */
-    STEMS = 4,       /* beginnings that prompts share */
-    FEW_ROWS = 4, /* tokens of prompts in a step: with those of answers so few that each gets the bytes it gets alone */
+    STORM_SEQUENCES = 4,
+    STORM_PAGES = 6, /* of the 12 that full sequences take */
+    FEW_GUESSES = 2, /* in a step, of all together, and ... */
+    FEW_ROWS =
+        2,     /* ... tokens of prompts: with those of answers eight rows, of which each gets the bytes it gets alone */
+    STEMS = 4, /* beginnings that prompts share */
     AT_ONCE = 12, /* requests that have not ended, at most */
     LONGEST_PROMPT = STORM_CONTEXT,
     VOCABULARY = 512,
@@ -351,7 +353,7 @@ static void run_storm(hearth_runtime *runtime, bool all_on, size_t length, uint6
         json = print_placed(&shape, forms, false, false, &cuts);
     hearth_session_options options = {.context = STORM_CONTEXT,
                                       .sequences = STORM_SEQUENCES,
-                                      .output_rows = STORM_SEQUENCES + 6,
+                                      .output_rows = STORM_SEQUENCES + FEW_GUESSES,
                                       .cache_positions = STORM_PAGES * PAGE};
     open_placed(&t.s, json, HEARTH_MODE_DENSE, false, options);
     options.sequences = options.output_rows = 1;
@@ -363,7 +365,8 @@ static void run_storm(hearth_runtime *runtime, bool all_on, size_t length, uint6
     look(&t);
     print_message("%zu steps: %zu answered, %zu full, %zu cancelled, %zu out of memory; %zu tokens shared\n", length,
                   t.answered, t.full, t.cancelled, t.refused, t.shared);
-    assert_true(t.answered > 0 && t.full > 0 && t.cancelled > 0 && t.refused > 0 && t.shared > 0);
+    assert_true(t.answered > 0 && t.cancelled > 0);
+    assert_true(all_on || (t.full > 0 && t.refused > 0 && t.shared > 0)); /* a long one has all of these */
     for (uint32_t i = 0; i < STORM_SEQUENCES; i++)
         stack_check(hearth_session_truncate(t.s.session, i, 0, &error), &error);
     assert_int_equal(pages_free(&t.s), STORM_PAGES);
@@ -385,7 +388,7 @@ static void storms(void **state)
     (void)state;
     hearth_runtime *runtime = open_runtime(NULL, 2);
     long live = mem_live();
-    run_storm(runtime, false, storm_length(4000), 5);
+    run_storm(runtime, false, storm_length(2500), 5);
     assert_int_equal(mem_live(), live);
     hearth_runtime_destroy(runtime);
 }
@@ -396,7 +399,7 @@ static void storms_on_devices(void **state)
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < specs->count; i++) {
         hearth_runtime *runtime = open_runtime(specs->text[i], 2);
-        run_storm(runtime, true, storm_length(1000), 6);
+        run_storm(runtime, true, storm_length(600), 6);
         hearth_runtime_destroy(runtime);
     }
 }

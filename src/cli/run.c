@@ -34,7 +34,7 @@ static const option rows[] = {
          0, "draft", COUNT, run_values, draft, "N",
          "guesses up to N tokens at once from what followed the same words before, and checks them in one step; the "
          "text is the same; faster where text repeats itself (code, quotations). Default: 0, none"),
-     .alias = "draft-max", .least = 0, .most = 15},
+     .alias = "draft-max", .least = 0, .most = 7},
     {OPTION_ROW(0, "prompt-cache", TEXT, run_values, prompt_cache, "FILE",
                 "what was read of the prompt is stored in FILE, and a prompt that begins alike is read from where they "
                 "differ; with -p, -f or --chat")},
