@@ -462,7 +462,8 @@ typedef struct hearth_session_options {
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
     /* Of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and the end of feeds
-     * of several tokens, so that it can be truncated to these; 0: 4, at most 1024. */
+     * of several tokens, so that it can be truncated to these: the last two, and others spread over its length. 0: 4, at
+     * most 1024. */
     uint64_t marks;
     /* Positions that all sequences together can hold: less than sequences x context where few are long at a time, or share a
      * beginning (hearth_session_fork). Rounded up to whole pages of at most 128 positions. 0: sequences x context */

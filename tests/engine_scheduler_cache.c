@@ -8,11 +8,23 @@
 #include "placements.h"
 #include "requests.h"
 
-#define PAGE 128
+#define PAGE      128
+#define RECURRENT GOLDEN "/nemotron-h/model.gguf"
 
 static uint32_t pages_free(const stack *s)
 {
     return (uint32_t)(hearth_session_free_positions(s->session) / PAGE);
+}
+
+/* Returns the placement of an open model whose layers are all on the device. */
+static char *whole_on_device(const stack *s)
+{
+    placed_form forms[MOST_LAYERS];
+    placed_shape shape = shape_of(s, HEARTH_MODE_DENSE);
+    uint32_t cuts = 1;
+    for (uint32_t i = 0; i < shape.layers; i++)
+        forms[i] = PLACED_DEVICE;
+    return print_placed(&shape, forms, false, false, &cuts);
 }
 
 /* ------------------------------------------------------------------ few pages */
@@ -132,6 +144,74 @@ static void beginnings_are_shared(void **state)
     }
     hearth_scheduler_destroy(h);
     stack_close(&s);
+}
+
+/* Fills in a request for tokens; a: its fate. */
+static void make_plain(const stack *s, const int32_t *ids, size_t count, asked *a, hearth_request *out)
+{
+    hearth_error error;
+    const hearth_answer_options options = {.max_tokens = TOKENS, .ignore_end = true};
+    *a = (asked){.sampler = new_sampler(s, 0)};
+    stack_check(hearth_answer_create(&a->answer, s->model, &options, &error), &error);
+    *out = (hearth_request){ids, count, a->sampler, a->answer, on_token, on_end, a};
+}
+
+/* A model with recurrent layers: two prompts that have 300 tokens in common, the second while the first still answers. Its
+ * state is taken from the last end of a page before they differ, on the CPU and on every device, and the answer is that of
+ * a scheduler that keeps nothing. */
+static void check_states(hearth_runtime *runtime, bool all_on)
+{
+    enum { STEM = 300, ALL = 310 };
+    static int32_t ids[2][ALL];
+    static asked kept[2], fresh;
+    uint64_t random = 4;
+    for (uint32_t i = 0; i < ALL; i++) {
+        ids[0][i] = (int32_t)(3 + random_next(&random) % 100);
+        ids[1][i] = i < STEM ? ids[0][i] : (int32_t)(3 + random_next(&random) % 100);
+    }
+    for (uint32_t forgets = 0; forgets < 2; forgets++) {
+        stack s;
+        hearth_request asks;
+        hearth_error error;
+        open_placed_model(&s, runtime, RECURRENT);
+        char *json = all_on ? whole_on_device(&s) : NULL;
+        open_placed(&s, json, HEARTH_MODE_DENSE, false,
+                    (hearth_session_options){.context = 400, .sequences = 2, .marks = 8});
+        hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.forget = forgets});
+        for (uint32_t i = forgets; i < 2; i++) {
+            asked *a = forgets ? &fresh : &kept[i];
+            make_plain(&s, ids[i], ALL, a, &asks);
+            stack_check(hearth_scheduler_add(h, &asks, NULL, &error), &error);
+            while (a->count == 0)
+                stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+        }
+        run_to_end(h);
+        for (uint32_t i = forgets; i < 2; i++)
+            forget(forgets ? &fresh : &kept[i]);
+        hearth_scheduler_destroy(h);
+        close_placed(&s);
+        hearth_model_close(s.model);
+        free(json);
+    }
+    assert_int_equal(kept[1].outcome.reused_tokens, 2 * PAGE);
+    assert_int_equal(fresh.outcome.reused_tokens, 0);
+    assert_int_equal(kept[1].count, TOKENS);
+    assert_int_equal(fresh.count, TOKENS);
+    assert_memory_equal(kept[1].ids, fresh.ids, TOKENS * sizeof *fresh.ids);
+}
+
+static void states_are_shared(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime = open_runtime(NULL, 2);
+    check_states(runtime, false);
+    hearth_runtime_destroy(runtime);
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        runtime = open_runtime(specs->text[i], 2);
+        check_states(runtime, true);
+        hearth_runtime_destroy(runtime);
+    }
 }
 
 /* ------------------------------------------------------------------ storm */
@@ -337,20 +417,13 @@ static void happen(storm *t)
 static void run_storm(hearth_runtime *runtime, bool all_on, size_t length, uint64_t seed)
 {
     static storm t;
-    char *json = NULL;
     hearth_error error;
-    placed_form forms[MOST_LAYERS];
     t = (storm){.random = seed};
     for (uint32_t i = 0; i < STEMS * LONGEST_PROMPT; i++)
         t.stems[i / LONGEST_PROMPT][i % LONGEST_PROMPT] = (int32_t)(3 + below(&t, VOCABULARY - 3));
     open_placed_model(&t.s, runtime, STORIES);
     assert_int_equal(t.s.info.vocabulary_size, VOCABULARY);
-    placed_shape shape = shape_of(&t.s, HEARTH_MODE_DENSE);
-    uint32_t cuts = 1;
-    for (uint32_t i = 0; i < shape.layers; i++)
-        forms[i] = PLACED_DEVICE;
-    if (all_on)
-        json = print_placed(&shape, forms, false, false, &cuts);
+    char *json = all_on ? whole_on_device(&t.s) : NULL;
     hearth_session_options options = {.context = STORM_CONTEXT,
                                       .sequences = STORM_SEQUENCES,
                                       .output_rows = STORM_SEQUENCES + FEW_GUESSES,
@@ -407,8 +480,11 @@ static void storms_on_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_wait_for_pages), cmocka_unit_test(the_cache_bounds_requests),
-        cmocka_unit_test(beginnings_are_shared),   cmocka_unit_test(storms),
+        cmocka_unit_test(requests_wait_for_pages),
+        cmocka_unit_test(the_cache_bounds_requests),
+        cmocka_unit_test(beginnings_are_shared),
+        cmocka_unit_test(states_are_shared),
+        cmocka_unit_test(storms),
         cmocka_unit_test(storms_on_devices),
     };
     return run_group(tests, NULL, NULL);

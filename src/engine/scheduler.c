@@ -11,6 +11,7 @@
 #include "answer.h"
 #include "request.h"
 #include "sampler.h"
+#include "state.h"
 
 #include "../base/clock.h"
 #include "../base/memory.h"
@@ -356,9 +357,8 @@ static uint32_t ready_place(hearth_scheduler *s, job *j)
         most = 0;
     else if (!s->places[source].job && most >= hearth_session_length(s->session, source) / 2)
         to = source;
-    else if (source != to && hearth_session_fork(s->session, source, to, NULL) != HEARTH_OK)
+    else if (source != to && session_fork_at(s->session, source, to, most, NULL) != HEARTH_OK)
         most = 0;
-    most = hearth_session_reach(s->session, to, most); /* a copy may lack states of earlier lengths */
     if (hearth_session_truncate(s->session, to, most, NULL) != HEARTH_OK) {
         most = 0;
         (void)hearth_session_truncate(s->session, to, 0, NULL);
@@ -430,13 +430,22 @@ static size_t prompt_left(const job *j)
     return j->request.prompt_count - j->request.prompt_read;
 }
 
+/* Returns how much of its prompt a job can read in a step. With recurrent layers no further than to the end of a page: there,
+ * where steps end, their states are kept, and a prompt that begins as far alike finds them. */
+static size_t prompt_part(const hearth_scheduler *s, const job *j)
+{
+    recurrent_states *each[RECURRENT_SIDES];
+    size_t left = prompt_left(j), page = KV_PAGE - j->request.prompt_read % KV_PAGE;
+    return left > page && session_recurrents(s->session, each) > 0 ? page : left;
+}
+
 /* Finds the running job that reads its prompt and comes first by `before`; NULL: none reads. */
 static job *find_reader(const hearth_scheduler *s, bool (*before)(const job *a, const job *b))
 {
     job *found = NULL;
     for (uint32_t i = 0; i < s->place_count; i++) {
         job *j = s->places[i].job;
-        if (j && !request_answers(&j->request) && j->rows < prompt_left(j) && (!found || before(j, found)))
+        if (j && !request_answers(&j->request) && j->rows < prompt_part(s, j) && (!found || before(j, found)))
             found = j;
     }
     return found;
@@ -459,7 +468,7 @@ static void share_prompt_rows(hearth_scheduler *s)
 {
     size_t left = s->prompt_rows, half = left / 2;
     for (job *j; left > 0 && (j = find_reader(s, left > half ? is_shorter : is_older));) {
-        size_t most = left > half ? left - half : left, wanted = prompt_left(j) - j->rows;
+        size_t most = left > half ? left - half : left, wanted = prompt_part(s, j) - j->rows;
         size_t n = wanted < most ? wanted : most;
         j->rows += n;
         left -= n;

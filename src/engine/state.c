@@ -31,8 +31,9 @@ static size_t no_bytes(const hearth_session *s, uint32_t length)
 
 static hearth_status share_pages(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
 {
-    (void)length, (void)error;
+    (void)error;
     kv_pages_share(&s->pages, from, to);
+    kv_pages_cut(&s->pages, to, length);
     return HEARTH_OK;
 }
 
@@ -161,9 +162,8 @@ static hearth_status copy_recurrents(hearth_session *s, uint32_t from, uint32_t 
                                      hearth_error *error)
 {
     recurrent_states *each[RECURRENT_SIDES];
-    (void)length;
     for (size_t i = session_recurrents(s, each); i-- > 0;)
-        TRY(recurrent_copy(each[i], from, to, error));
+        TRY(recurrent_copy(each[i], from, to, s->lengths[from], length, error));
     return HEARTH_OK;
 }
 
@@ -258,9 +258,11 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
 {
     TRY(check_sequence(session, from, error));
     TRY(check_sequence(session, to, error));
-    uint32_t length = session->lengths[from];
-    if (from == to)
-        return HEARTH_OK;
+    return from == to ? HEARTH_OK : session_fork_at(session, from, to, session->lengths[from], error);
+}
+
+hearth_status session_fork_at(hearth_session *session, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+{
     empty(session, to);
     hearth_status status = HEARTH_OK;
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count && status == HEARTH_OK; k++)

@@ -16,8 +16,8 @@ typedef struct state_kind {
     uint32_t (*reach)(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
     hearth_status (*cut)(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length, hearth_error *error);
     size_t (*saved_bytes)(const hearth_session *s, uint32_t length);
-    /* Copy the state of a sequence after `length` tokens: to another sequence, which is empty, to a block of saved_bytes,
-     * from one to an empty sequence. NULL: there is nothing to do. */
+    /* Copy the state of a sequence after `length` tokens: to another sequence, which is empty (also after fewer than all of
+     * them, as reach has it), to a block of saved_bytes, from one to an empty sequence. NULL: there is nothing to do. */
     hearth_status (*copy)(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error);
     hearth_status (*save)(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
                           hearth_error *error);
@@ -31,6 +31,11 @@ typedef struct state_kind {
 hearth_status state_make_room(hearth_session *s, const uint32_t *later, hearth_error *error);
 /* Returns the pages behind the lengths of all sequences, after a feed that failed. */
 void state_give_back(hearth_session *s);
+
+/* Makes one sequence a copy of the first `length` tokens of another, a length that hearth_session_reach has returned. Where
+ * a device fails it is empty. */
+hearth_status session_fork_at(hearth_session *session, uint32_t from, uint32_t to, uint32_t length,
+                              hearth_error *error);
 
 /* Lists the recurrent states of a session, of the CPU's layers and of the device's, where it has such layers; returns how
  * many there are. */
