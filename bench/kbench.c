@@ -129,15 +129,17 @@ static matrix matrix_of(number_format format, const uint8_t *data, size_t bytes)
     return w;
 }
 
-/* Fills the memory with rows of a format: a piece encoded, then copied, so that every piece begins with a row. (A block
- * that is read from its middle may have any scale; products with subnormal ones take four times as long.) */
-static void fill_memory(const workbench *bench, number_format format)
+/* Fills the memory with rows of a format: a piece encoded, then copied, so that every piece begins with a row; or, if `dense`,
+ * with nothing between the copies. (A block that is read from its middle may have any scale; products with subnormal ones take
+ * four times as long.) */
+static void fill_memory(const workbench *bench, number_format format, bool dense)
 {
     size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, filled = PIECE_BYTES / row_bytes * row_bytes;
     uint32_t seed = 1;
     for (size_t at = 0; at < filled; at += number_formats[format].block_bytes)
         fill_block(bench->memory + at, format, &seed);
-    for (size_t at = PIECE_BYTES; at + PIECE_BYTES <= bench->set.memory_bytes; at += PIECE_BYTES)
+    size_t step = dense ? filled : PIECE_BYTES;
+    for (size_t at = step; at + step <= bench->set.memory_bytes; at += step)
         memcpy(bench->memory + at, bench->memory, filled);
 }
 
@@ -267,7 +269,7 @@ static void products(const workbench *bench)
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!wanted(bench->set.format, number_formats[f].name))
             continue;
-        fill_memory(bench, (number_format)f);
+        fill_memory(bench, (number_format)f, false);
         for (size_t level = 0; level < kernel_level_count(); level++) {
             if (!kernel_level_present(level) || !wanted(bench->set.level, kernel_level_name(level)))
                 continue;
@@ -345,64 +347,112 @@ static void run_to_half(void *context)
 static const attend_scoring plain_scoring = {.scale = 0.125f};
 enum { ATTEND_ROWS = 12, LONG_CONTEXT = 16384 };
 
+/* Numbers of pages: in the order in which they lie in memory; in another one. */
+static const uint32_t *pages_in_order(void)
+{
+    static uint32_t pages[LONG_CONTEXT / KV_PAGE];
+    for (uint32_t i = 0; i < LONG_CONTEXT / KV_PAGE; i++)
+        pages[i] = i;
+    return pages;
+}
+
+static const uint32_t *pages_scattered(void)
+{
+    static uint32_t pages[LONG_CONTEXT / KV_PAGE];
+    for (uint32_t i = 0; i < LONG_CONTEXT / KV_PAGE; i++)
+        pages[i] = i * 37 % (LONG_CONTEXT / KV_PAGE);
+    return pages;
+}
+
+/* Returns the bytes of a key. */
+static size_t key_bytes(number_format format)
+{
+    return HEAD / number_formats[format].block_values * number_formats[format].block_bytes;
+}
+
+/* Keys of POSITIONS positions, of so many bytes each, and their values after them. */
+static attend_cache short_cache(const void *keys, size_t bytes)
+{
+    return (attend_cache){keys, (const char *)keys + POSITIONS * bytes, pages_in_order(), KV_PAGE * bytes};
+}
+
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
 static void run_attend_f32(void *context)
 {
     const vector_job *job = context;
-    const float *query = job->bench->values, *key = query + HEADS * HEAD, *value = key + POSITIONS * HEAD;
+    const float *query = job->bench->values;
+    attend_cache cache = short_cache(query + HEADS * HEAD, key_bytes(FORMAT_F32));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F32](query, HEADS, key, value, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F32](query, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
 }
 
 static void run_attend_f16(void *context)
 {
     const vector_job *job = context;
-    const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
+    attend_cache cache = short_cache(job->bench->memory, key_bytes(FORMAT_F16));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, &plain_scoring,
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring,
                                out + HEADS * HEAD, out);
 }
 
 /* Eight heads and a long context, whose keys and values come from memory: each call takes the next ones. The scores lie at the
  * end of the memory. */
-static void run_attend_long(void *context)
+static void attend_long(vector_job *job, number_format format, const uint32_t *pages)
 {
-    vector_job *job = context;
-    size_t bytes = LONG_CONTEXT * HEAD * sizeof(uint16_t), scores = HEADS * LONG_CONTEXT * sizeof(float);
+    size_t row_bytes = key_bytes(format), bytes = LONG_CONTEXT * row_bytes,
+           scores = HEADS * LONG_CONTEXT * sizeof(float);
     if (job->bench->set.memory_bytes < scores + 2 * bytes)
         stop("attend_16384 needs 5 megabytes");
     size_t contexts = (job->bench->set.memory_bytes - scores) / bytes / 2;
     const uint8_t *key = job->bench->memory + job->head++ % contexts * 2 * bytes;
+    attend_cache cache = {key, key + bytes, pages, KV_PAGE * row_bytes};
     float *out = job->bench->y, *last = (float *)(void *)(job->bench->memory + contexts * 2 * bytes);
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, key + bytes, LONG_CONTEXT, HEAD, &plain_scoring, last,
-                               out);
+    job->k->attend[format](job->bench->values, HEADS, &cache, 0, LONG_CONTEXT, HEAD, &plain_scoring, last, out);
+}
+
+static void run_attend_long(void *context)
+{
+    attend_long(context, FORMAT_F16, pages_in_order());
+}
+
+static void run_attend_long_q8_0(void *context)
+{
+    attend_long(context, FORMAT_Q8_0, pages_in_order());
+}
+
+static void run_attend_scattered(void *context)
+{
+    attend_long(context, FORMAT_F16, pages_scattered());
 }
 
 /* The last rows of these positions: of eight heads, and of one. */
-static void attend_rows(const vector_job *job, size_t rows, size_t heads)
+static void attend_rows(const vector_job *job, number_format format, size_t rows, size_t heads)
 {
-    const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
     attend_run run = {.query = job->bench->values,
                       .out = job->bench->y,
                       .stride = heads * HEAD,
                       .rows = rows,
                       .heads = heads,
                       .length = HEAD,
-                      .key = key,
-                      .value = value,
+                      .cache = short_cache(job->bench->memory, key_bytes(format)),
                       .seen = POSITIONS - rows + 1,
                       .scoring = plain_scoring};
-    job->k->attend_rows[FORMAT_F16](&run);
+    job->k->attend_rows[format](&run);
 }
 
 static void run_attend_rows(void *context)
 {
-    attend_rows(context, ATTEND_ROWS, HEADS);
+    attend_rows(context, FORMAT_F16, ATTEND_ROWS, HEADS);
+}
+
+static void run_attend_rows_q8_0(void *context)
+{
+    attend_rows(context, FORMAT_Q8_0, ATTEND_ROWS, HEADS);
 }
 
 static void run_attend_rows_of_one(void *context)
 {
-    attend_rows(context, ATTEND_ROWS * HEADS, 1);
+    attend_rows(context, FORMAT_F16, ATTEND_ROWS * HEADS, 1);
 }
 
 /* The state of a head of Nemotron 3 Nano. */
@@ -448,28 +498,32 @@ static void run_recur_many(void *context)
 static const struct vector_op {
     const char *name;
     work *run;
-    double bytes; /* that the kernel reads; of recur also what it writes */
+    double bytes;         /* that the kernel reads; of recur also what it writes */
+    number_format format; /* of the memory; F32: does not matter                 */
 } vector_ops[] = {
-    {"quantize", run_quantize, VECTOR * 4},
-    {"rms_norm", run_rms_norm, VECTOR * 8},
-    {"add", run_add, VECTOR * 8},
-    {"silu", run_silu, VECTOR * 8},
-    {"gelu", run_gelu, VECTOR * 4},
-    {"relu", run_relu, VECTOR * 8},
-    {"rope", run_rope, VECTOR * 4},
-    {"to_half", run_to_half, VECTOR * 4},
-    {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
-    {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
-    {"attend_16384", run_attend_long, LONG_CONTEXT *HEAD * 4},
-    {"attend_12_rows", run_attend_rows, POSITIONS *HEAD * 4},
-    {"attend_96_of_1", run_attend_rows_of_one, POSITIONS *HEAD * 4},
-    {"recur", run_recur, 2 * STATE_BYTES},
-    {"recur_64", run_recur_many, 2.0 * STATE_BYTES *RECUR_TOKENS},
+    {"quantize", run_quantize, VECTOR * 4, FORMAT_F32},
+    {"rms_norm", run_rms_norm, VECTOR * 8, FORMAT_F32},
+    {"add", run_add, VECTOR * 8, FORMAT_F32},
+    {"silu", run_silu, VECTOR * 8, FORMAT_F32},
+    {"gelu", run_gelu, VECTOR * 4, FORMAT_F32},
+    {"relu", run_relu, VECTOR * 8, FORMAT_F32},
+    {"rope", run_rope, VECTOR * 4, FORMAT_F32},
+    {"to_half", run_to_half, VECTOR * 4, FORMAT_F32},
+    {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8, FORMAT_F32},
+    {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4, FORMAT_F16},
+    {"attend_16384", run_attend_long, LONG_CONTEXT *HEAD * 4, FORMAT_F16},
+    {"attend_scattered", run_attend_scattered, LONG_CONTEXT *HEAD * 4, FORMAT_F16},
+    {"attend_12_rows", run_attend_rows, POSITIONS *HEAD * 4, FORMAT_F16},
+    {"attend_96_of_1", run_attend_rows_of_one, POSITIONS *HEAD * 4, FORMAT_F16},
+    {"attend_16384_q8_0", run_attend_long_q8_0, LONG_CONTEXT *HEAD * 2.125, FORMAT_Q8_0},
+    {"attend_12_rows_q8_0", run_attend_rows_q8_0, POSITIONS *HEAD * 2.125, FORMAT_Q8_0},
+    {"recur", run_recur, 2 * STATE_BYTES, FORMAT_F32},
+    {"recur_64", run_recur_many, 2.0 * STATE_BYTES *RECUR_TOKENS, FORMAT_F32},
 };
 
 static void vectors(const workbench *bench)
 {
-    fill_memory(bench, FORMAT_F16);
+    number_format filled = FORMAT_F32;
     printf(bench->set.csv ? "level,op,microseconds,gb_per_s\n" : "\nlevel    op          microseconds     GB/s\n");
     for (size_t i = 0; i < sizeof(vector_ops) / sizeof(*vector_ops); i++)
         for (size_t level = 0; level < kernel_level_count(); level++) {
@@ -478,6 +532,8 @@ static void vectors(const workbench *bench)
                 continue;
             kernels k;
             kernels_for(level, &k);
+            if (vector_ops[i].format != FORMAT_F32 && vector_ops[i].format != filled)
+                fill_memory(bench, filled = vector_ops[i].format, true);
             memset(bench->y, 0, VECTOR * sizeof(float));
             vector_job job = {&k, bench, 0};
             double spent = best_seconds(&bench->set, vector_ops[i].run, &job);

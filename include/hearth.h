@@ -411,11 +411,28 @@ uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 /* Returns the bytes of the transposed and coarse copies that the engine computes with. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
-/* ----------------------------------------------------------------- session */
+/* ----------------------------------------------------------------- session
+ *
+ * Sequences. A session has a fixed number of sequences, 0 to sequences - 1, all empty at first. hearth_session_feed appends
+ * tokens, of one or of many at a time; a sequence is as long as what was fed to it, and no longer than the context.
+ *
+ *     truncate   forgets the end of a sequence; with length 0 it is empty and free for another text
+ *     fork       makes one a copy of another: for several answers to one prompt, or for a beginning that many texts share.
+ *                Both share the memory of what they have read, and neither notices what is done to the other
+ *     save       copies a sequence out of the session (a checkpoint); restore brings it back, there or elsewhere
+ *
+ * Their keys and values lie in pages of up to 128 positions. A sequence takes a page when it grows into it, and returns it
+ * when it is truncated, forked to or restored to, unless another sequence has the page, too. Where a copy goes on in the
+ * middle of a shared page it gets its own copy of that one: at most 128 positions. By default there are pages for
+ * `context` positions of every sequence. cache_positions of the options sets fewer, for sequences that are seldom long at a
+ * time or share their beginnings; then hearth_session_free_positions says what is left, and a feed that needs more gives
+ * HEARTH_FULL and changes nothing, so that the caller can truncate a sequence and feed again.
+ * Recurrent layers keep a state in place of keys and values, which is copied whole, and kept of a few lengths only. */
 
 typedef struct hearth_session hearth_session;
 
-typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_COUNT } hearth_kv;
+/* Q8_0: blocks of 32 values with a scale, 8.5 bits for each; heads must be made of whole blocks. */
+typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_Q8_0, HEARTH_KV_COUNT } hearth_kv;
 
 /* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, which begins when the CPU may
  * begin with its neurons; "join", adding up the sums of both sides once that of the CPU has arrived. On the CPU:
@@ -445,8 +462,12 @@ typedef struct hearth_session_options {
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
     /* Of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and the end of feeds
-     * of several tokens, so that it can be truncated to these; 0: 4, at most 1024. */
+     * of several tokens, so that it can be truncated to these: the last two, and others spread over its length. 0: 4, at
+     * most 1024. */
     uint64_t marks;
+    /* Positions that all sequences together can hold: less than sequences x context where few are long at a time, or share a
+     * beginning (hearth_session_fork). Rounded up to whole pages of at most 128 positions. 0: sequences x context */
+    uint64_t cache_positions;
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */
@@ -470,6 +491,7 @@ static inline hearth_status hearth_session_memory(const hearth_engine *engine, c
 }
 
 /* options may be NULL.
+ * HEARTH_UNSUPPORTED: the KV format has blocks, and heads of the model are not made of whole ones.
  * HEARTH_INVALID: the KV format is unknown, the context is longer than that of the model, or the size of the cache
  * overflows.
  * HEARTH_NO_MEMORY: keys, values and scratch of the context that was asked for (or of any) do not fit into main memory or
@@ -493,7 +515,8 @@ typedef struct hearth_row {
 
 /* Reads rows (NULL if count is 0): appends each to its sequence, in order. Rows of several sequences may be mixed. On
  * any error every sequence is as before.
- * HEARTH_FULL: a sequence would outgrow its context (nothing is dropped silently).
+ * HEARTH_FULL: a sequence would outgrow its context, or all of them the positions that they have together (nothing is
+ * dropped silently); the text says how many are free.
  * HEARTH_INVALID: there is no such token or sequence, or there are more output rows than the session holds.
  * HEARTH_FORMAT: a layer computed an infinity or NaN; the text names the tensor that caused it, or the layer if every
  * weight is finite.
@@ -517,6 +540,9 @@ double hearth_log_probability(const float *logits, size_t vocabulary_size, int32
 
 /* Returns the positions that each sequence can hold. */
 uint32_t hearth_session_context(const hearth_session *session);
+/* Returns the positions that no sequence takes, in whole pages. Beside them a sequence has the rest of its last page, unless
+ * another one shares it. */
+uint64_t hearth_session_free_positions(const hearth_session *session);
 /* Returns the positions that a sequence has read; 0 for an unknown sequence. */
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 /* Returns the tokens [length] that a sequence has read, valid until it changes; NULL for an unknown sequence. */
@@ -529,19 +555,31 @@ uint32_t hearth_session_reach(const hearth_session *session, uint32_t sequence, 
  * HEARTH_INVALID: there is no such sequence, or it is shorter.
  * HEARTH_UNSUPPORTED: no state of that length is kept (hearth_session_reach). */
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
-/* Makes sequence `to` a copy of sequence `from`.
+/* Makes sequence `to` a copy of sequence `from`. Both share the memory of what they have read: of its positions only those
+ * of a last page that is not full are copied, once one of them goes on (recurrent states are copied at once).
  * HEARTH_DEVICE: the device failed, and `to` is empty; the same holds for hearth_session_restore. */
 hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error);
 
 /* A saved copy of the state of a sequence. It may be restored any number of times, into any sequence of any session of
  * the same engine and KV format with enough context (otherwise HEARTH_INVALID, or HEARTH_FULL if the context is too
- * short). */
+ * short, or too few positions are free: then nothing has changed). */
 typedef struct hearth_checkpoint hearth_checkpoint;
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
                                   hearth_error *error);
 hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence, const hearth_checkpoint *checkpoint,
                                      hearth_error *error);
 void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
+
+/* Save a sequence to a file, which appears whole or not at all, and bring it back, in this process or another: a long
+ * beginning is then read once for all runs (docs/files.md describes the file). The session that restores has the same model,
+ * with weights in the same formats, the same placement, activations and KV format; it gives the same logits as the one that
+ * saved. Where restoring fails the sequence is as before, or empty if a device failed.
+ * HEARTH_INVALID: another model, placement or KV format. HEARTH_FORMAT: the file is cut short or damaged.
+ * HEARTH_UNSUPPORTED: it is of a later version. HEARTH_FULL: it has more tokens than the context, or than are free. */
+hearth_status hearth_session_save_file(const hearth_session *session, uint32_t sequence, const char *path,
+                                       hearth_error *error);
+hearth_status hearth_session_restore_file(hearth_session *session, uint32_t sequence, const char *path,
+                                          hearth_error *error);
 
 /* Ends what the session is doing; may be called from any thread and from signal handlers. A feed returns
  * HEARTH_CANCELLED; hearth_generate stops with HEARTH_STOP_CANCELLED, also between two tokens. The request is checked
@@ -627,7 +665,7 @@ typedef struct hearth_answer_options {
     bool ignore_end;     /* tokens that end an answer do not end this one */
     uint32_t max_tokens; /* 0: until the context is full */
     /* Most tokens that are guessed in a step, from what followed the same words earlier in the sequence, and checked
-     * together with the next one; at most 15. 0: none. The answer is the same, faster where text repeats itself; as many
+     * together with the next one; at most 7. 0: none. The answer is the same, faster where text repeats itself; as many
      * are guessed as measured times make worth it. Of use only in sessions with more output rows than one per answer. */
     uint64_t draft_tokens;
 } hearth_answer_options;

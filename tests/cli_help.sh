@@ -74,7 +74,7 @@ refused 2 "is out of range" "$HEARTH" run -p x -n 99999999999999999999
 refused 2 "is out of range" "$HEARTH" run -p x --top-p 1.5
 refused 2 "is not a number" "$HEARTH" run -p x --temp nan
 refused 2 "is not a number" "$HEARTH" run -p x --temp=hot
-refused 2 "is not one of f16, f32" "$HEARTH" run -p x --kv f64
+refused 2 "is not one of f16, f32, q8_0" "$HEARTH" run -p x --kv f64
 refused 2 "is not ID=BIAS" "$HEARTH" run -m m -p x --logit-bias 12
 refused 2 "is not a whole number" "$HEARTH" run -p x --seed -1
 refused 2 "one argument too many" "$HEARTH" run a b -p x

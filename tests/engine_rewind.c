@@ -208,9 +208,30 @@ static void lengths_in_reach(void **state)
     stack_close(&s);
 }
 
+/* Of a long text that was read in many feeds the lengths stay spread over it: with eight of them no cut of 48 tokens reads
+ * more than 12 again, and the last two are always there. */
+static void reach_is_spread(void **state)
+{
+    (void)state;
+    enum { EACH = 2, FEEDS = CONTEXT / EACH };
+    char path[600];
+    stack s;
+    int32_t ids[EACH] = {5, 6};
+    golden_path(path, sizeof path, "nemotron-h", "model.gguf");
+    stack_open(&s, path, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = CONTEXT, .marks = 8});
+    for (uint32_t i = 1; i <= FEEDS; i++) {
+        stack_feed(&s, 0, ids, EACH, NULL);
+        assert_int_equal(hearth_session_reach(s.session, 0, EACH * i - 1), EACH * (i - 1));
+        assert_int_equal(hearth_session_reach(s.session, 0, EACH * (i - 1)), EACH * (i - 1));
+    }
+    for (uint32_t length = 0; length < EACH * FEEDS; length++)
+        assert_in_range(length - hearth_session_reach(s.session, 0, length), 0, 12);
+    stack_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(storms_on_devices),
-                                       cmocka_unit_test(lengths_in_reach)};
+                                       cmocka_unit_test(lengths_in_reach), cmocka_unit_test(reach_is_spread)};
     return run_group(tests, NULL, NULL);
 }

@@ -13,16 +13,43 @@
 /* ------------------------------------------------------------------ shapes and caches */
 
 typedef struct shape {
-    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k, cached; /* cached: values of a cache */
+    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k;
     uint32_t count, sequence[PROMPT_ROWS], position[PROMPT_ROWS];
+    /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
+     * all. */
+    number_format format;
+    size_t table, positions, piece, page, cached;
+    uint32_t *pages; /* [sequences][table] */
 } shape;
+
+/* Lays the cache out in pages, in any order: more than the sequences have. */
+static void lay_out_pages(shape *p, uint64_t *rng)
+{
+    p->positions = p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS;
+    p->table = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
+    const number_traits *t = &number_formats[p->format];
+    size_t bytes = p->positions * (p->length / t->block_values) * t->block_bytes;
+    p->piece = (bytes + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT;
+    p->page = p->kv_heads * p->piece + ARGUMENT_ALIGNMENT * random_below(rng, 3);
+    size_t used = p->sequences * p->table, all = used + random_below(rng, 3);
+    p->cached = all * p->page;
+    uint32_t *numbers = array_new(all, sizeof *numbers);
+    for (size_t i = 0; i < all; i++) {
+        size_t other = random_below(rng, i + 1);
+        numbers[i] = numbers[other];
+        numbers[other] = (uint32_t)i;
+    }
+    p->pages = numbers;
+}
 
 static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
 static const size_t ratios[] = {1, 4, 8, 3, 7};
 
-static shape random_shape(check *c, size_t s, size_t most_context, uint64_t *rng)
+static shape random_shape(check *c, number_format format, size_t s, size_t most_context, uint64_t *rng)
 {
-    shape p = {.kv_heads = 1 + random_below(rng, 3), .length = lengths[s % COUNT_OF(lengths)]};
+    size_t block = number_formats[format].block_values;
+    shape p = {.format = format, .kv_heads = 1 + random_below(rng, 3)};
+    p.length = (lengths[s % COUNT_OF(lengths)] + block - 1) / block * block;
     p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
     p.count = random_count(rng);
     size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : PROMPT_ROWS;
@@ -30,7 +57,7 @@ static shape random_shape(check *c, size_t s, size_t most_context, uint64_t *rng
     p.sequences = 1 + random_below(rng, 3);
     p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
     p.stride_k = p.kv_heads * p.length + random_below(rng, 5);
-    p.cached = p.sequences * p.kv_heads * p.context * p.length;
+    lay_out_pages(&p, rng);
     for (size_t t = 0; t < p.count; t++) { /* no two rows at the same place */
         p.sequence[t] = (uint32_t)random_below(rng, p.sequences);
         p.position[t] = (uint32_t)(random_below(rng, p.context / apart) * apart + t);
@@ -50,26 +77,51 @@ static room step_of(device *d, const shape *p)
     return step_new(d, p->count, p->sequence, p->position, NULL);
 }
 
-static size_t cache_index(const shape *p, size_t sequence, size_t kv_head, size_t position)
+/* Returns where the piece of a head begins that has a position. */
+static size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position)
 {
-    return ((sequence * p->kv_heads + kv_head) * p->context + position) * p->length;
+    return p->pages[sequence * p->table + position / ATTEND_POSITIONS] * p->page + kv_head * p->piece;
 }
 
-/* A cache's bytes from values, and one of its values. */
-static void *cache_from(const float *values, size_t n, bool half)
+static room pages_of(device *d, const shape *p)
 {
-    uint16_t *out = array_new(n, half ? sizeof(uint16_t) : sizeof(float));
-    if (half)
-        for (size_t i = 0; i < n; i++)
-            out[i] = half_from_float(values[i]);
-    else
-        memcpy(out, values, n * sizeof(float));
-    return out;
+    return room_new(d, p->pages, p->sequences * p->table * sizeof *p->pages);
 }
 
-static float cached(const void *cache, size_t i, bool half)
+/* What a cache has of some positions: value i of a position. */
+static float cached(const shape *p, const void *cache, size_t sequence, size_t kv_head, size_t position, size_t i)
 {
-    return half ? half_to_float(((const uint16_t *)cache)[i]) : ((const float *)cache)[i];
+    const uint8_t *piece = (const uint8_t *)cache + piece_at(p, sequence, kv_head, position);
+    size_t at = position % ATTEND_POSITIONS * p->length + i;
+    if (p->format == FORMAT_Q8_0) {
+        const uint16_t *scales = (const uint16_t *)(const void *)(piece + p->positions * p->length);
+        return (float)((const int8_t *)piece)[at] * half_to_float(scales[at / 32]);
+    }
+    return p->format == FORMAT_F16 ? half_to_float(((const uint16_t *)(const void *)piece)[at])
+                                   : ((const float *)(const void *)piece)[at];
+}
+
+/* A cache whose values are of ordinary size, whatever lies where. */
+static void *random_cache(const shape *p, uint64_t *rng)
+{
+    uint8_t *cache = array_new(p->cached, 1);
+    for (size_t begin = 0; begin < p->cached; begin += p->page)
+        for (size_t head = 0; head < p->kv_heads; head++) {
+            uint8_t *piece = cache + begin + head * p->piece;
+            size_t n = p->positions * p->length;
+            for (size_t i = 0; i < n; i++) {
+                float value = random_rough(rng);
+                if (p->format == FORMAT_Q8_0)
+                    piece[i] = (uint8_t)random_bits(rng);
+                else if (p->format == FORMAT_F16)
+                    ((uint16_t *)(void *)piece)[i] = half_from_float(value);
+                else
+                    ((float *)(void *)piece)[i] = value;
+                if (p->format == FORMAT_Q8_0 && i % 32 == 0)
+                    ((uint16_t *)(void *)(piece + n))[i / 32] = half_from_float(value / 127);
+            }
+        }
+    return cache;
 }
 
 /* ------------------------------------------------------------------ place */
@@ -81,23 +133,53 @@ typedef struct turn {
     bool halves;
 } turn;
 
-/* One head against its rotation in double precision: two products and a sum, three roundings. What is stored as a half
- * is off by half a unit of its eleven bits more, or by half of the least subnormal number. */
-static void check_turned(check *c, const float *before, const turn *by, size_t length, const void *got, bool half)
+/* Value i of a head after its rotation, in double precision; *magnitude: of its terms. */
+static double turned(const float *before, const turn *by, size_t i, double *magnitude)
+{
+    *magnitude = 0;
+    if (i >= 2 * by->pairs)
+        return before[i];
+    size_t pair = by->halves ? i % by->pairs : i / 2;
+    bool second = by->halves ? i >= by->pairs : i % 2;
+    size_t apart = by->halves ? by->pairs : 1, other = second ? i - apart : i + apart;
+    double a = (double)before[i] * by->cosine[pair], b = (double)before[other] * by->sine[pair];
+    *magnitude = fabs(a) + fabs(b);
+    return second ? a + b : a - b;
+}
+
+/* How far a value may be from its rotation: two products and a sum, three roundings. */
+static double turn_error(double magnitude)
+{
+    return magnitude > 0 ? 3 * EPSILON * magnitude + TINY : 0;
+}
+
+/* A query against its rotation. */
+static void check_query_turned(check *c, const float *before, const turn *by, size_t length, const float *got)
 {
     for (size_t i = 0; i < length; i++) {
-        float value = cached(got, i, half);
-        if (i >= 2 * by->pairs) {
-            float want = half ? half_to_float(half_from_float(before[i])) : before[i];
-            expect_same(c, "values past the pairs", &want, &value, sizeof(want));
-            continue;
+        double magnitude, want = turned(before, by, i, &magnitude);
+        expect_close(c, i, want, got[i], turn_error(magnitude));
+    }
+}
+
+/* A key against its rotation, or a value. What is stored as a half is off by half a unit of its eleven bits more, or by half of
+ * the least subnormal number. In Q8_0 a scale is 1 / 127 of the largest value of its block (or of one that may be as large),
+ * rounded to a half; a value is off by half of it, and by what rounding the scale makes of up to 127 of it. */
+static void check_stored(check *c, const shape *p, const float *before, const turn *by, const void *cache, size_t t,
+                         size_t head)
+{
+    double scale = 0;
+    for (size_t i = 0; i < p->length; i++) {
+        double magnitude, want = turned(before, by, i, &magnitude), bound = turn_error(magnitude);
+        if (p->format == FORMAT_F16)
+            bound += 0x1.004p-11 * fabs(want) + 0x1p-25;
+        for (size_t k = i; p->format == FORMAT_Q8_0 && i % 32 == 0 && k < i + 32; k++) {
+            double size = fabs(turned(before, by, k, &magnitude));
+            scale = fmax(k == i ? 0 : scale, (size + turn_error(magnitude)) / 127);
         }
-        size_t pair = by->halves ? i % by->pairs : i / 2;
-        bool second = by->halves ? i >= by->pairs : i % 2;
-        size_t apart = by->halves ? by->pairs : 1, other = second ? i - apart : i + apart;
-        double a = (double)before[i] * by->cosine[pair], b = (double)before[other] * by->sine[pair];
-        double want = second ? a + b : a - b, bound = 3 * EPSILON * (fabs(a) + fabs(b)) + TINY;
-        expect_close(c, i, want, value, half ? bound + 0x1.004p-11 * fabs(want) + 0x1p-24 : bound);
+        if (p->format == FORMAT_Q8_0)
+            bound += scale * (0.5 + 127 * (0x1.004p-11 + 8 * EPSILON)) + 127 * 0x1p-25;
+        expect_close(c, i, want, cached(p, cache, p->sequence[t], head, p->position[t], i), bound);
     }
 }
 
@@ -106,38 +188,63 @@ typedef struct placed {
     void *keys, *values, *got_query, *got_keys, *got_values;
 } placed;
 
-/* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
-static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, bool half, placed *x)
+/* Copies what a cache has of one position of a head to another cache. */
+static void take_position(const shape *p, void *to, const void *from, size_t t, size_t head)
 {
-    size_t value_bytes = half ? sizeof(uint16_t) : sizeof(float);
+    size_t begin = piece_at(p, p->sequence[t], head, p->position[t]), row = p->position[t] % ATTEND_POSITIONS;
+    size_t bytes = p->length * (p->format == FORMAT_F32 ? 4 : p->format == FORMAT_F16 ? 2 : 1);
+    memcpy((char *)to + begin + row * bytes, (const char *)from + begin + row * bytes, bytes);
+    if (p->format != FORMAT_Q8_0)
+        return;
+    begin += p->positions * bytes + row * (bytes / 16);
+    memcpy((char *)to + begin, (const char *)from + begin, bytes / 16);
+}
+
+/* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
+static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, placed *x)
+{
     for (size_t t = 0; t < p->count; t++) {
-        turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, halves};
+        turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, halves}, none = {NULL, NULL, 0, false};
         for (size_t h = 0; h < p->heads; h++) {
             float *at = x->query + t * p->stride_q + h * p->length;
             float *got = (float *)x->got_query + t * p->stride_q + h * p->length;
-            check_turned(c, at, &by, p->length, got, false);
+            check_query_turned(c, at, &by, p->length, got);
             memcpy(at, got, p->length * sizeof(float));
         }
         for (size_t h = 0; h < p->kv_heads; h++) {
-            const float *from = x->key + t * p->stride_k + h * p->length;
-            size_t at = cache_index(p, p->sequence[t], h, p->position[t]) * value_bytes,
-                   bytes = p->length * value_bytes;
-            check_turned(c, from, &by, p->length, (char *)x->got_keys + at, half);
-            memcpy((char *)x->keys + at, (char *)x->got_keys + at, bytes);
-            void *value = cache_from(x->value + t * p->stride_k + h * p->length, p->length, half);
-            memcpy((char *)x->values + at, value, bytes);
-            free(value);
+            check_stored(c, p, x->key + t * p->stride_k + h * p->length, &by, x->got_keys, t, h);
+            check_stored(c, p, x->value + t * p->stride_k + h * p->length, &none, x->got_values, t, h);
+            take_position(p, x->keys, x->got_keys, t, h);
+            take_position(p, x->values, x->got_values, t, h);
         }
     }
     expect_same(c, "queries between heads", x->query, x->got_query, p->count * p->stride_q * sizeof(float));
-    expect_same(c, "other keys", x->keys, x->got_keys, p->cached * value_bytes);
-    expect_same(c, "values", x->values, x->got_values, p->cached * value_bytes);
+    expect_same(c, "other keys", x->keys, x->got_keys, p->cached);
+    expect_same(c, "other values", x->values, x->got_values, p->cached);
 }
 
-static void check_place(check *c, device *d, device_kernel kernel, bool half, uint64_t *rng)
+/* What is only copied, or rounded, is that of the format's encoder, bit by bit; a block that is not finite shows. */
+static void check_rounding(check *c, const shape *p, const placed *x)
+{
+    const number_traits *f = &number_formats[p->format];
+    uint8_t *encoded = array_new(p->length / f->block_values, f->block_bytes);
+    float *values = array_new(p->length, sizeof(float));
+    for (size_t t = 0; t < p->count; t++)
+        for (size_t h = 0; h < p->kv_heads; h++) {
+            f->encode(x->value + t * p->stride_k + h * p->length, NULL, encoded, p->length);
+            f->decode(encoded, values, p->length);
+            for (size_t i = 0; i < p->length; i++) {
+                float got = cached(p, x->got_values, p->sequence[t], h, p->position[t], i);
+                expect_same(c, "a value as it is encoded", &values[i], &got, sizeof got);
+            }
+        }
+    free(encoded), free(values);
+}
+
+static void check_place(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
-        shape p = random_shape(c, s, 40, rng);
+        shape p = random_shape(c, format, s, 40, rng);
         size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
         bool halves = random_below(rng, 2);
         placed x = {.query = rough_array(p.count * p.stride_q, rng),
@@ -145,31 +252,69 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
                     .value = rough_array(p.count * p.stride_k, rng),
                     .cosine = rough_array(p.count * pairs, rng),
                     .sine = rough_array(p.count * pairs, rng)};
-        float *before = rough_array(p.cached, rng);
-        x.keys = cache_from(before, p.cached, half), x.values = cache_from(before, p.cached, half);
-        size_t cache_bytes = p.cached * (half ? sizeof(uint16_t) : sizeof(float));
+        x.keys = random_cache(&p, rng), x.values = random_cache(&p, rng);
         room rooms[] = {step_of(d, &p),
                         float_room(d, x.query, p.count * p.stride_q),
                         float_room(d, x.key, p.count * p.stride_k),
                         float_room(d, x.value, p.count * p.stride_k),
                         float_room(d, x.cosine, p.count * pairs),
                         float_room(d, x.sine, p.count * pairs),
-                        room_new(d, x.keys, cache_bytes),
-                        room_new(d, x.values, cache_bytes)};
+                        room_new(d, x.keys, p.cached),
+                        room_new(d, x.values, p.cached),
+                        pages_of(d, &p)};
         DEVICE_DO(c, d, kernel, PROMPT_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
-                  pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), UINT(p.heads),
-                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.context), UINT(p.stride_q),
-                  UINT(p.stride_k));
+                  pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), room_of(&rooms[8]),
+                  UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.heads), UINT(p.kv_heads),
+                  UINT(p.length), UINT(pairs), UINT(halves), UINT(p.stride_q), UINT(p.stride_k));
         x.got_query = content_of(c, &rooms[1]);
         x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
-        compare_placed(c, &p, pairs, halves, half, &x);
+        check_rounding(c, &p, &x);
+        compare_placed(c, &p, pairs, halves, &x);
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {x.query,  x.key,  x.value,     x.cosine,   x.sine,      x.keys,
-                       x.values, before, x.got_query, x.got_keys, x.got_values};
+        void *all[] = {x.query,  x.key,       x.value,    x.cosine,     x.sine, x.keys,
+                       x.values, x.got_query, x.got_keys, x.got_values, p.pages};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
+}
+
+/* Blocks of Q8_0 with a value that it cannot hold: they become NaN, others not. */
+static void check_faults(check *c, device *d)
+{
+    static const float faults[] = {INFINITY, -INFINITY, NAN, 1e30f};
+    shape p = {.format = FORMAT_Q8_0,
+               .heads = 1,
+               .kv_heads = 1,
+               .length = 96,
+               .context = 8,
+               .sequences = 1,
+               .stride_q = 96,
+               .stride_k = 96,
+               .count = COUNT_OF(faults),
+               .position = {0, 1, 2, 3}};
+    uint64_t rng = 3;
+    lay_out_pages(&p, &rng);
+    float *query = rough_array(p.count * p.length, &rng), *key = rough_array(p.count * p.length, &rng);
+    for (size_t t = 0; t < p.count; t++)
+        key[t * p.length + 40] = faults[t];
+    room rooms[] = {step_of(d, &p),
+                    float_room(d, query, p.count * p.length),
+                    float_room(d, key, p.count * p.length),
+                    room_new(d, NULL, p.cached),
+                    room_new(d, NULL, p.cached),
+                    pages_of(d, &p)};
+    DEVICE_DO(c, d, DEVICE_place_q8_0, p.count * 2, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+              room_of(&rooms[2]), NO_BUFFER, NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
+              UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(1), UINT(1), UINT(p.length), UINT(0),
+              UINT(0), UINT(p.stride_q), UINT(p.stride_k));
+    void *keys = content_of(c, &rooms[3]);
+    for (size_t t = 0; t < p.count; t++)
+        for (size_t i = 0; i < p.length; i++)
+            expect(c, "a block with a fault is NaN, and no other",
+                   isnan(cached(&p, keys, 0, 0, p.position[t], i)) == (i / 32 == 1));
+    free_rooms(rooms, COUNT_OF(rooms));
+    free(query), free(key), free(keys), free(p.pages);
 }
 
 /* ------------------------------------------------------------------ attend and join */
@@ -185,17 +330,16 @@ typedef struct attended {
  * err, since splits are weighted once more, each with a difference that is rounded relative to at most the 100 beyond
  * which exp is nothing. The sum of weights, a sink's among them, likewise; sums over all positions, and a division, add
  * their own. A cap makes no error of a score larger, and adds that of tanh and of three operations. */
-static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, bool half, const float *got)
+static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, const float *got)
 {
     size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
-    size_t count = end - begin;
-    size_t from = cache_index(p, p->sequence[t], head / (p->heads / p->kv_heads), begin);
+    size_t count = end - begin, kv_head = head / (p->heads / p->kv_heads);
     const float *query = a->query + t * p->stride_q + head * p->length;
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
         double magnitude = 0;
         for (size_t k = 0; k < p->length; k++) {
-            double term = (double)query[k] * cached(a->keys, from + i * p->length + k, half);
+            double term = (double)query[k] * cached(p, a->keys, p->sequence[t], kv_head, begin + i, k);
             score[i] += term * a->scale;
             magnitude += fabs(term) * a->scale;
         }
@@ -217,7 +361,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     for (size_t k = 0; k < p->length; k++) {
         double want = 0, magnitude = 0, tiny = TINY;
         for (size_t i = 0; i < count; i++) {
-            double value = cached(a->values, from + i * p->length + k, half);
+            double value = cached(p, a->values, p->sequence[t], kv_head, begin + i, k);
             want += score[i] / total * value;
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
@@ -245,7 +389,7 @@ static void check_splits(check *c, const shape *p, const attended *a, const floa
         }
 }
 
-static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
+static attended attended_new(const shape *p, size_t s, uint64_t *rng)
 {
     static const size_t windows[] = {0, 0, 1, 5, 256, 300};
     attended a = {.query = rough_array(p->count * p->stride_q, rng),
@@ -257,24 +401,21 @@ static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
                                                     : 0.5f,
                   .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng),
                   .gates = random_below(rng, 2) ? NULL : rough_array(p->count * p->stride_q, rng)};
-    float *values = rough_array(p->cached, rng);
-    a.keys = cache_from(values, p->cached, half);
-    for (size_t i = 0; i < p->cached; i++)
-        values[i] = random_rough(rng);
-    a.values = cache_from(values, p->cached, half);
-    free(values);
+    a.keys = random_cache(p, rng);
+    a.values = random_cache(p, rng);
     return a;
 }
 
-/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates. */
+/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates, pages. */
 static void attend(check *c, device *d, device_kernel kernel, const shape *p, const attended *a, const room *rooms,
                    uint32_t most)
 {
     for (uint32_t first = 0; first < p->count; first += most) {
         DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits), room_of(&rooms[0]),
-                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->heads),
-                  UINT(p->kv_heads), UINT(p->length), UINT(p->context), UINT(a->window), UINT(a->splits),
-                  UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table),
+                  UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[4]), UINT(p->heads),
+                  UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->splits), UINT(p->stride_q), UINT(first),
+                  UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
                   room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first),
@@ -282,21 +423,25 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
     }
 }
 
-static void check_attend(check *c, device *d, device_kernel kernel, bool half, uint64_t *rng)
+static void check_attend(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
-        shape p = random_shape(c, s, s % 4 == 0 ? 3 * ATTEND_POSITIONS : s % 4 == 1 ? ATTEND_POSITIONS + 8 : 60, rng);
-        attended a = attended_new(&p, s, half, rng);
-        size_t cache_bytes = p.cached * (half ? sizeof(uint16_t) : sizeof(float));
+        shape p = random_shape(c, format, s,
+                               s % 4 == 0   ? 3 * ATTEND_POSITIONS
+                               : s % 4 == 1 ? ATTEND_POSITIONS + 8
+                                            : 60,
+                               rng);
+        attended a = attended_new(&p, s, rng);
         size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
         room rooms[] = {step_of(d, &p),
                         float_room(d, a.query, p.count * p.stride_q),
-                        room_new(d, a.keys, cache_bytes),
-                        room_new(d, a.values, cache_bytes),
+                        room_new(d, a.keys, p.cached),
+                        room_new(d, a.values, p.cached),
                         float_room(d, NULL, parts),
                         float_room(d, NULL, out),
                         float_room(d, a.sinks, a.sinks ? p.heads : 0),
-                        float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0)};
+                        float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0),
+                        pages_of(d, &p)};
         float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
             attend(c, d, kernel, &p, &a, rooms, PROMPT_ROWS);
@@ -307,12 +452,12 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
         check_splits(c, &p, &a, partial[0]);
         for (size_t t = 0; t < p.count; t++)
             for (size_t head = 0; head < p.heads; head++)
-                check_head(c, &p, &a, t, head, half, mixed[0] + (t * p.heads + head) * p.length);
+                check_head(c, &p, &a, t, head, mixed[0] + (t * p.heads + head) * p.length);
         expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         expect_same(c, "some rows at a time", mixed[0], mixed[2], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values,
+        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values, p.pages,
                        partial[0], partial[1], mixed[0], mixed[1], mixed[2]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
@@ -322,7 +467,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
 /* A context of many splits, more than join looks at in one go. */
 static void check_long_context(check *c, device *d, uint64_t *rng)
 {
-    shape p = {.heads = 2,
+    shape p = {.format = FORMAT_F16,
+               .heads = 2,
                .kv_heads = 1,
                .length = 8,
                .context = 70 * ATTEND_POSITIONS,
@@ -330,37 +476,43 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                .stride_q = 16,
                .count = 2,
                .position = {70 * ATTEND_POSITIONS - 100, 65 * ATTEND_POSITIONS - 1}};
-    p.cached = p.context * p.length;
+    lay_out_pages(&p, rng);
     snprintf(c->size, sizeof(c->size), "context %zu", p.context);
-    attended a = attended_new(&p, 0, true, rng);
+    attended a = attended_new(&p, 0, rng);
     free(a.gates);
     a.gates = NULL;
     size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
     room rooms[] = {step_of(d, &p),
                     float_room(d, a.query, p.count * p.stride_q),
-                    room_new(d, a.keys, p.cached * 2),
-                    room_new(d, a.values, p.cached * 2),
+                    room_new(d, a.keys, p.cached),
+                    room_new(d, a.values, p.cached),
                     float_room(d, NULL, parts),
                     float_room(d, NULL, out),
                     float_room(d, a.sinks, a.sinks ? p.heads : 0),
-                    float_room(d, NULL, 0)};
+                    float_room(d, NULL, 0),
+                    pages_of(d, &p)};
     attend(c, d, DEVICE_attend_f16, &p, &a, rooms, STEP_ROWS);
     float *mixed = content_of(c, &rooms[5]);
     for (size_t i = 0; i < p.count * p.heads; i++)
-        check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);
+        check_head(c, &p, &a, i / p.heads, i % p.heads, mixed + i * p.length);
     free_rooms(rooms, COUNT_OF(rooms));
-    free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed);
+    free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed), free(p.pages);
 }
 
 void check_device_attention(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "place_f32");
-    check_place(c, d, DEVICE_place_f32, false, rng);
+    check_place(c, d, DEVICE_place_f32, FORMAT_F32, rng);
     check_begin(c, "place_f16");
-    check_place(c, d, DEVICE_place_f16, true, rng);
+    check_place(c, d, DEVICE_place_f16, FORMAT_F16, rng);
+    check_begin(c, "place_q8_0");
+    check_place(c, d, DEVICE_place_q8_0, FORMAT_Q8_0, rng);
+    check_faults(c, d);
     check_begin(c, "attend_f32, attend_join");
-    check_attend(c, d, DEVICE_attend_f32, false, rng);
+    check_attend(c, d, DEVICE_attend_f32, FORMAT_F32, rng);
     check_begin(c, "attend_f16, attend_join");
-    check_attend(c, d, DEVICE_attend_f16, true, rng);
+    check_attend(c, d, DEVICE_attend_f16, FORMAT_F16, rng);
     check_long_context(c, d, rng);
+    check_begin(c, "attend_q8_0, attend_join");
+    check_attend(c, d, DEVICE_attend_q8_0, FORMAT_Q8_0, rng);
 }

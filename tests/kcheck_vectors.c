@@ -341,23 +341,73 @@ static void check_read(check *c, const kernels *k, uint64_t *rng)
 
 /* ---- attention ---- */
 
-/* [count][length] float32 values; half: those that float16 holds exactly. */
-static buffer_guarded cached_new(size_t n, bool half, uint64_t *rng)
+/* The most pages of a check. */
+#define MOST_PAGES 4
+
+/* Where the pages of a sequence of `count` positions lie: in any order, but the last one at the highest address, so that
+ * nothing readable lies behind its last position. */
+typedef struct page_order {
+    size_t count, page_count, row_bytes, page_bytes;
+    uint32_t pages[MOST_PAGES];
+} page_order;
+
+static page_order order_pages(size_t count, size_t row_bytes, uint64_t *rng)
 {
-    buffer_guarded b = guarded_new(n * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        float value = random_rough(rng);
-        ((float *)b.data)[i] = half ? half_to_float(half_from_float(value)) : value;
+    page_order o = {.count = count, .page_count = (count + KV_PAGE - 1) / KV_PAGE, .row_bytes = row_bytes};
+    o.page_bytes = (KV_PAGE + random_below(rng, 2) * random_below(rng, 200)) * row_bytes;
+    uint32_t spare = (uint32_t)random_below(rng, 3); /* pages of other sequences */
+    for (uint32_t i = 0; i < o.page_count; i++)
+        o.pages[i] = i + spare;
+    for (size_t i = 1; i + 1 < o.page_count; i++) {
+        size_t other = random_below(rng, i + 1);
+        uint32_t page = o.pages[i];
+        o.pages[i] = o.pages[other];
+        o.pages[other] = page;
     }
-    return b;
+    return o;
 }
 
-static buffer_guarded halves_of(const buffer_guarded *values)
+/* Keys or values: [count][length] float32 values that a format holds exactly, and what it stores of them, in pages. */
+typedef struct cached {
+    float *values;
+    buffer_guarded stored;
+} cached;
+
+static cached cached_new(const page_order *o, number_format format, size_t length, uint64_t *rng)
 {
-    buffer_guarded b = guarded_new(values->size / 2);
-    for (size_t i = 0; i < values->size / sizeof(float); i++)
-        ((uint16_t *)b.data)[i] = half_from_float(((float *)values->data)[i]);
-    return b;
+    const number_traits *t = &number_formats[format];
+    size_t last = o->page_count - 1;
+    cached c = {malloc(o->count * length * sizeof(float)),
+                guarded_new(o->pages[last] * o->page_bytes + (o->count - last * KV_PAGE) * o->row_bytes)};
+    memset(c.stored.data, 0xff, c.stored.size); /* NaN, where no position lies */
+    for (size_t p = 0; p < o->count; p++) {
+        float *values = c.values + p * length;
+        uint8_t *at = (uint8_t *)c.stored.data + o->pages[p / KV_PAGE] * o->page_bytes + p % KV_PAGE * o->row_bytes;
+        for (size_t i = 0; i < length; i++)
+            values[i] = random_rough(rng);
+        t->encode(values, NULL, at, length);
+        t->decode(at, values, length);
+    }
+    return c;
+}
+
+static void cached_free(cached *c)
+{
+    free(c->values);
+    guarded_free(&c->stored);
+}
+
+/* Returns the bytes of a key in a format. */
+static size_t key_bytes(number_format format, size_t length)
+{
+    return length / number_formats[format].block_values * number_formats[format].block_bytes;
+}
+
+/* Returns the length of heads that is nearest to the wanted one in a format. */
+static size_t whole_blocks(number_format format, size_t length)
+{
+    size_t block = number_formats[format].block_values;
+    return (length + block - 1) / block * block;
 }
 
 /* One query against double precision. A score of `length` terms, scaled, is off by at most `slip`; a weight
@@ -398,42 +448,51 @@ static void check_query(check *c, const float *query, const float *key, const fl
     free(score);
 }
 
-static void check_attend(check *c, attend_kernel *attend, bool half, uint64_t *rng)
+/* Positions from any place of a page on: borders of pages and blocks, one position, several pages. */
+static void check_attend(check *c, attend_kernel *attend, number_format format, uint64_t *rng)
 {
-    static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 200}, counts[] = {1, 2, 7, 8, 9, 16, 33, 100};
+    static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 200};
+    static const size_t counts[] = {1, 2, 7, 8, 9, 16, 33, 100, KV_PAGE - 1, KV_PAGE, KV_PAGE + 1, 2 * KV_PAGE + 5};
+    static const size_t firsts[] = {0, 0, 1, 31, 64, KV_PAGE - 1, KV_PAGE, KV_PAGE + 1};
     for (size_t s = 0; s < 192; s++) {
-        size_t length = lengths[s % 8], count = counts[s / 8 % 8], queries = 1 + random_below(rng, 9);
+        size_t length = whole_blocks(format, lengths[s % 8]), count = counts[s / 8 % 12];
+        size_t first = firsts[random_below(rng, 8)], queries = 1 + random_below(rng, 9);
         float sinks[9];
         for (size_t g = 0; g < 9; g++)
             sinks[g] = 2 * random_rough(rng);
         attend_scoring how = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0};
         how.sinks = s % 5 == 1 ? sinks : NULL;
-        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions, length %zu%s%s", queries, count, length,
-                 how.softcap > 0 ? ", soft cap" : "", how.sinks ? ", sinks" : "");
+        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions from %zu on, length %zu%s%s", queries, count,
+                 first, length, how.softcap > 0 ? ", soft cap" : "", how.sinks ? ", sinks" : "");
         buffer_guarded query = rough_new(queries * length, rng), scores = guarded_new(queries * count * sizeof(float));
-        buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
-        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key),
-                       values = half ? halves_of(&value) : copy_of(&value);
+        page_order order = order_pages(first + count, key_bytes(format, length), rng);
+        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, length, rng);
+        for (size_t p = 0; p < first; p++) { /* NaN where nothing must be read */
+            size_t at = order.pages[p / KV_PAGE] * order.page_bytes + p % KV_PAGE * order.row_bytes;
+            memset((uint8_t *)key.stored.data + at, 0xff, order.row_bytes);
+            memset((uint8_t *)value.stored.data + at, 0xff, order.row_bytes);
+        }
         buffer_guarded out = guarded_new(queries * length * sizeof(float));
-        attend(query.data, queries, keys.data, values.data, count, length, &how, scores.data, out.data);
+        attend_cache cache = {key.stored.data, value.stored.data, order.pages, order.page_bytes};
+        attend(query.data, queries, &cache, first, count, length, &how, scores.data, out.data);
         for (size_t g = 0; g < queries; g++) {
             attend_scoring one = {how.scale, how.softcap, how.sinks ? how.sinks + g : NULL};
-            check_query(c, (float *)query.data + g * length, key.data, value.data, count, length, &one,
-                        (float *)out.data + g * length);
+            check_query(c, (float *)query.data + g * length, key.values + first * length, value.values + first * length,
+                        count, length, &one, (float *)out.data + g * length);
         }
         expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&scores));
-        buffer_guarded *all[] = {&query, &scores, &key, &value, &keys, &values, &out};
-        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-            guarded_free(all[i]);
+        cached_free(&key), cached_free(&value);
+        guarded_free(&query), guarded_free(&scores), guarded_free(&out);
     }
 }
 
 /* Checks some rows, alone and together: more and fewer positions than a block has, windows, several heads. */
-static void check_attend_rows(check *c, kernel_attend_rows *attend, bool half, uint64_t *rng)
+static void check_attend_rows(check *c, kernel_attend_rows *attend, number_format format, uint64_t *rng)
 {
     static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 300}, counts[] = {1, 5, 96, 128, 129, 200, 300};
     for (size_t s = 0; s < 112; s++) {
-        size_t length = lengths[s % 8], heads = 1 + random_below(rng, 5), rows = 1 + random_below(rng, 12);
+        size_t length = whole_blocks(format, lengths[s % 8]), heads = 1 + random_below(rng, 5),
+               rows = 1 + random_below(rng, 12);
         while (heads * rows * length > RUN_VALUES)
             rows--;
         size_t seen = counts[s / 8 % 7], count = seen + rows - 1, stride = heads * length + random_below(rng, 3);
@@ -454,18 +513,18 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, bool half, u
         size_t values = (rows - 1) * stride + heads * length;
         buffer_guarded query = rough_new(values, rng), out = guarded_new(values * sizeof(float));
         buffer_guarded alone = guarded_new(heads * length * sizeof(float));
-        buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
-        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key),
-                       stored = half ? halves_of(&value) : copy_of(&value);
-        run.query = query.data, run.out = out.data, run.key = keys.data, run.value = stored.data;
+        page_order order = order_pages(count, key_bytes(format, length), rng);
+        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, length, rng);
+        run.query = query.data, run.out = out.data;
+        run.cache = (attend_cache){key.stored.data, value.stored.data, order.pages, order.page_bytes};
         attend(&run);
         for (size_t i = 0; i < rows; i++) {
             size_t end = seen + i, from = run.window && end > run.window ? end - run.window : 0;
             for (size_t g = 0; g < heads; g++) {
                 attend_scoring one = {run.scoring.scale, run.scoring.softcap, run.scoring.sinks ? sinks + g : NULL};
                 size_t at = i * stride + g * length;
-                check_query(c, (float *)query.data + at, (float *)key.data + from * length,
-                            (float *)value.data + from * length, end - from, length, &one, (float *)out.data + at);
+                check_query(c, (float *)query.data + at, key.values + from * length, value.values + from * length,
+                            end - from, length, &one, (float *)out.data + at);
             }
             attend_run single = run;
             single.query += i * stride, single.out = alone.data, single.rows = 1, single.seen = end;
@@ -474,9 +533,8 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, bool half, u
                    memcmp(alone.data, (float *)out.data + i * stride, heads * length * sizeof(float)) == 0);
         }
         expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&alone));
-        buffer_guarded *all[] = {&query, &key, &value, &keys, &stored, &out, &alone};
-        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-            guarded_free(all[i]);
+        cached_free(&key), cached_free(&value);
+        guarded_free(&query), guarded_free(&out), guarded_free(&alone);
     }
 }
 
@@ -503,9 +561,14 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))
     CHECK(read, "read", check_read(c, k, &rng))
-    CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], false, &rng))
-    CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], true, &rng))
-    CHECK(attend_rows[FORMAT_F32], "attend_rows_f32", check_attend_rows(c, k->attend_rows[FORMAT_F32], false, &rng))
-    CHECK(attend_rows[FORMAT_F16], "attend_rows_f16", check_attend_rows(c, k->attend_rows[FORMAT_F16], true, &rng))
+    CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], FORMAT_F32, &rng))
+    CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(attend[FORMAT_Q8_0], "attend_q8_0", check_attend(c, k->attend[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
+    CHECK(attend_rows[FORMAT_F32], "attend_rows_f32",
+          check_attend_rows(c, k->attend_rows[FORMAT_F32], FORMAT_F32, &rng))
+    CHECK(attend_rows[FORMAT_F16], "attend_rows_f16",
+          check_attend_rows(c, k->attend_rows[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(attend_rows[FORMAT_Q8_0], "attend_rows_q8_0",
+          check_attend_rows(c, k->attend_rows[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
 #undef CHECK
 }

@@ -69,7 +69,8 @@ class _Tracer(ctypes.Structure):
 
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("context", c_uint32), ("sequences", c_uint32), ("batch", c_uint32), ("output_rows", c_uint32),
-                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64)]
+                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64),
+                ("cache_positions", c_uint64)]
 
 
 class _Row(ctypes.Structure):
@@ -99,7 +100,7 @@ STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "h
            "hearth_answer_options": _AnswerOptions, "hearth_chat_options": _ChatOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer, "hearth_log": _Log}
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
-_KV = ("f16", "f32")
+_KV = ("f16", "f32", "q8_0")
 _TEXT_SPECIAL, _TEXT_PARSE_CONTROL = 1, 2
 _DETOKENIZE_CONTINUE = 2
 _STOP_NONE = 0
@@ -137,6 +138,7 @@ _signatures = {
     "hearth_session_feed": (c_int, [c_void_p, POINTER(_Row), c_size_t, POINTER(_Error)]),
     "hearth_session_logits": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
     "hearth_session_context": (c_uint32, [c_void_p]),
+    "hearth_session_free_positions": (c_uint64, [c_void_p]),
     "hearth_session_length": (c_uint32, [c_void_p, c_uint32]),
     "hearth_session_reach": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "hearth_session_truncate": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),

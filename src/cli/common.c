@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
+static const char *const kv_choices[] = {
+    [HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", [HEARTH_KV_Q8_0] = "q8_0", NULL};
 static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
 static const char *const stream_choices[] = {
@@ -47,7 +48,7 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
                 "positions that fit; else what the model was made for, or what memory holds"),
      .alias = "ctx-size", .least = 1, .most = 1 << 30},
-    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache (default f16)"),
+    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32|q8_0", "format of the key/value cache (default f16)"),
      .choices = kv_choices},
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
                 "placement (JSON): for each layer what lies where and what is skipped")},

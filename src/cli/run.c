@@ -5,6 +5,7 @@
 #include "../model/chat.h"
 #include "../model/model.h"
 #include "output.h"
+#include "prompt_cache.h"
 #include "terminal.h"
 
 #include <string.h>
@@ -33,10 +34,14 @@ static const option rows[] = {
          0, "draft", COUNT, run_values, draft, "N",
          "guesses up to N tokens at once from what followed the same words before, and checks them in one step; the "
          "text is the same; faster where text repeats itself (code, quotations). Default: 0, none"),
-     .alias = "draft-max", .least = 0, .most = 15},
+     .alias = "draft-max", .least = 0, .most = 7},
+    {OPTION_ROW(0, "prompt-cache", TEXT, run_values, prompt_cache, "FILE",
+                "what was read of the prompt is stored in FILE, and a prompt that begins alike is read from where they "
+                "differ; with -p, -f or --chat")},
     {OPTION_ROW(
         0, "json", FLAG, run_values, json, NULL,
-        "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
+        "one object: text (without the prompt), ids, prompt_tokens, reused_tokens (of these, from --prompt-cache), "
+        "prompt_seconds (reading the others), decode_tokens "
         "(those of ids), decode_seconds (choosing and reading them), draft_tokens (guessed), accepted_tokens "
         "(of these, part of the answer), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
@@ -152,6 +157,7 @@ hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_resu
     s->no_memory = s->was_thinking = false;
     hearth_status status =
         hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
+    result->prompt_tokens += s->reused;
     if (s->talks)
         reasoning_finish(&s->reasoning, on_part, s);
     progress_clear(&s->progress);
@@ -168,8 +174,11 @@ static double rate(size_t count, double seconds)
 static void report_more(const chat *s, const hearth_result *r)
 {
     skipped sum = common_skipped(&s->loaded, s->session);
-    fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; answer: stopped by %s", r->prompt_tokens,
-            rate(r->prompt_tokens, r->prompt_seconds), hearth_stop_text(r->stop));
+    fprintf(stderr, "prompt: %zu tokens, ", r->prompt_tokens);
+    if (s->reused > 0)
+        fprintf(stderr, "%zu of them from the file, ", s->reused);
+    fprintf(stderr, "%.1f tokens/s; answer: stopped by %s", rate(r->prompt_tokens - s->reused, r->prompt_seconds),
+            hearth_stop_text(r->stop));
     if (sum.known)
         fprintf(stderr, ", density %.2f", sum.density);
     if (sum.known && sum.let_through < 1)
@@ -253,6 +262,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     bool set = json_object_set_new(object, "pruning", common_pruning_json(l)) == 0;
+    set &= json_object_set_new(object, "reused_tokens", json_integer((json_int_t)s->reused)) == 0;
     set &= json_object_set_new(object, "plan", planning_json(l, &run)) == 0;
     if (s->talks) {
         json_t *thoughts = s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null();
@@ -353,7 +363,9 @@ static hearth_status answer_input(chat *s, const run_values *v, const hearth_ses
     if (in->count > context)
         return fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path,
                     in->count, context);
-    TRY(chat_answer(s, in->ids, in->count, &result, error));
+    if (v->prompt_cache)
+        TRY(prompt_cache_load(s->session, s->sampler, v->prompt_cache, in->ids, in->count, &s->reused, error));
+    TRY(chat_answer(s, in->ids + s->reused, in->count - s->reused, &result, error));
     hearth_status status = HEARTH_OK;
     if (v->json)
         status = print_json(s, &result, error);
@@ -363,6 +375,8 @@ static hearth_status answer_input(chat *s, const run_values *v, const hearth_ses
         chat_report(s, &result);
     else
         check_plan(s, &result);
+    if (status == HEARTH_OK && v->prompt_cache)
+        status = prompt_cache_save(s->session, v->prompt_cache, in->count, s->reused, error);
     return status == HEARTH_OK && interrupt_signal() ? HEARTH_CANCELLED : status;
 }
 
@@ -442,6 +456,8 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
         return fail(error, HEARTH_INVALID, "run: --system: is for chats only");
     if (v->json && !v->prompt && !v->file && !v->message)
         return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f) or a message (--chat)");
+    if (v->prompt_cache && !v->prompt && !v->file && !v->message)
+        return fail(error, HEARTH_INVALID, "run: --prompt-cache: needs a prompt (-p or -f) or a message (--chat)");
     for (size_t i = 0; i < v->stops.count; i++)
         if (!*v->stops.items[i])
             return fail(error, HEARTH_INVALID, "run: --stop: is empty");

@@ -19,6 +19,7 @@ typedef struct run_values {
     const char *system;
     bool continues;   /* lines continue a text, whatever the model is for */
     uint32_t draft;   /* most guesses in a step */
+    const char *prompt_cache;
     uint32_t predict; /* 0: until the text ends or the context is full */
     text_list stops;
     bool ignore_end;
@@ -51,6 +52,7 @@ typedef struct chat {
     char last;                /* the last byte printed */
     bool shown;               /* standard output is a terminal         */
     bool reported;            /* an answer had its line of status      */
+    size_t reused;            /* tokens of the prompt that a file gave */
     bool no_memory;           /* no memory for the text of the last answer */
 } chat;
 

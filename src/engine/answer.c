@@ -220,3 +220,8 @@ uint64_t answer_draft_tokens(const hearth_answer *answer)
 {
     return answer->draft_tokens;
 }
+
+uint32_t answer_max_tokens(const hearth_answer *answer)
+{
+    return answer->max_tokens;
+}

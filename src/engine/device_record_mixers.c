@@ -41,8 +41,9 @@ static void attention(const recorder *r, uint32_t layer)
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
-    cached_layer at = device_cache_layer(r->s, r->s->engine->layers[layer].cache_index);
+    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
     size_t keys = at.begin, values = at.begin + at.half_bytes;
+    size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
     size_t first_angle = a->rotary ? a->rotary->first : 0;
     step_layout step = device_step_layout(r->model, r->rows);
     size_t cosine = step.cosine + first_angle * step.pair, sine = step.sine + first_angle * step.pair;
@@ -63,16 +64,18 @@ static void attention(const recorder *r, uint32_t layer)
     LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(v->projected),
            BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
            BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
-           BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
-           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
-           UINT(r->s->context), UINT(stride), UINT(stride));
+           BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes),
+           UINT(r->s->pages.positions), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
+           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(stride),
+           UINT(stride));
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
         LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
-               BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
-               UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
+               BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table),
+               UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
+               UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(splits),
                UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
         LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),

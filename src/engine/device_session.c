@@ -138,26 +138,6 @@ size_t device_attend_rows(const hearth_session *s)
     return rows > STEP_ROWS ? rows : STEP_ROWS;
 }
 
-/* Returns the shape of a layer; index: among those of the device. */
-static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
-{
-    return s->engine->shapes[s->engine->host_attention + index];
-}
-
-cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
-{
-    cached_layer at = {0};
-    for (uint32_t i = 0; i <= index; i++) {
-        at.begin += 2 * at.half_bytes;
-        at.half_bytes = 0;
-        if (i == s->engine->device_attention)
-            break;
-        size_t bytes = kv_position_bytes(s->cache.format, shape_of(s, i)) / 2 * s->context * s->sequences;
-        at.half_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
-    }
-    return at;
-}
-
 /* Returns the shapes of the device's recurrent layers. */
 static const recurrent_shape *const *recurrent_shapes(const hearth_session *s)
 {
@@ -188,8 +168,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    size_t cache_end = device_cache_layer(s, s->engine->device_attention).begin;
-    v->cache = take(t, DEVICE_MEMORY, cache_end, 1, "key/value cache");
+    bool attends = s->engine->device_attention > 0;
+    v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
+    v->pages =
+        take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t), vectors);
     v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
@@ -297,6 +279,14 @@ static hearth_status prepare(const hearth_session *s, device_session *ds, hearth
     ds->totals_seen = mem_new_array(totals, sizeof *ds->totals_seen);
     if (!ds->totals_seen)
         return fail_memory(error, "session: device", totals * sizeof *ds->totals_seen);
+    size_t pages = (size_t)s->sequences * s->pages.per_sequence;
+    ds->pages_seen = mem_new_array(pages, sizeof *ds->pages_seen);
+    if (!ds->pages_seen)
+        return fail_memory(error, "session: device", pages * sizeof *ds->pages_seen);
+    if (device_page_bytes(s) > UINT32_MAX) /* a kernel's argument */
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "session: device: %zu bytes of keys and values in %u positions are too many", device_page_bytes(s),
+                    s->pages.positions);
     TRY(create_buffers(s, ds, error));
     TRY(recurrent_create(&ds->recurrent, recurrent_shapes(s), s->engine->device_recurrent, s->sequences, s->marks,
                          ds->vectors.states, ds->runtime, error));
@@ -336,6 +326,7 @@ void device_session_destroy(device_session *ds)
     mem_free(ds->buffers);
     recurrent_destroy(&ds->recurrent);
     mem_free(ds->totals_seen);
+    mem_free(ds->pages_seen);
     mem_free(ds);
 }
 
@@ -463,6 +454,9 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
     device_session *ds = s->device;
     program_kind kind = kind_of_step(s, count);
     TRY(device_need_program(s, ds, kind, error));
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || rows[i].sequence != rows[i - 1].sequence)
+            TRY(device_pages_tell(s, rows[i].sequence, error));
     ds->running_rows = device_program_rows(s, kind);
     describe_step(s, rows, count);
     put_own_inputs(s, ds->running_rows, count);
@@ -694,89 +688,4 @@ hearth_status device_head(hearth_session *s, const float *hidden, size_t count, 
     if (status == HEARTH_OK)
         fetch(logits, ds->mirror.logits, count * s->engine->model->hyper.vocabulary_size * sizeof *logits);
     return status;
-}
-
-/* ------------------------------------------------------------------ the cache */
-
-/* Where the keys (or values) of one head of one sequence are in the cache. */
-typedef struct cached_head {
-    size_t offset, size_bytes;
-} cached_head;
-
-/* Finds the first `length` positions of a head; half: 0 for its keys, 1 for its values. */
-static cached_head find_head(const hearth_session *s, uint32_t index, uint32_t half, uint32_t sequence, uint32_t head,
-                             uint32_t length)
-{
-    const attention_shape *a = shape_of(s, index);
-    cached_layer layer = device_cache_layer(s, index);
-    size_t position = kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
-    size_t before = (size_t)sequence * a->kv_head_count + head;
-    return (cached_head){layer.begin + half * layer.half_bytes + before * s->context * position, length * position};
-}
-
-size_t device_kv_bytes(const hearth_session *s, uint32_t length)
-{
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < s->engine->device_attention; i++)
-        bytes += length * kv_position_bytes(s->cache.format, shape_of(s, i));
-    return bytes;
-}
-
-/* Moves one head between the cache and `other`: a block, or another place in the cache. */
-typedef hearth_status move_head(device_buffer *cache, cached_head at, void *block, cached_head other,
-                                hearth_error *error);
-
-static hearth_status to_block(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
-{
-    (void)other;
-    return device_read(cache, at.offset, block, at.size_bytes, error);
-}
-
-static hearth_status from_block(device_buffer *cache, cached_head at, void *block, cached_head other,
-                                hearth_error *error)
-{
-    (void)other;
-    return device_write(cache, at.offset, block, at.size_bytes, error);
-}
-
-static hearth_status to_other(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
-{
-    (void)block;
-    return device_move(cache, other.offset, cache, at.offset, at.size_bytes, error);
-}
-
-/* Moves all heads of a sequence; block NULL: to another sequence. */
-static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint32_t other, uint32_t length,
-                                char *block, move_head *move, hearth_error *error)
-{
-    hearth_status status = HEARTH_OK;
-    device_lock(s->device->runtime);
-    for (uint32_t i = 0; i < s->engine->device_attention; i++) {
-        uint32_t heads = shape_of(s, i)->kv_head_count;
-        for (uint32_t head = 0; status == HEARTH_OK && head < 2 * heads; head++) { /* all keys, then all values */
-            cached_head at = find_head(s, i, head / heads, sequence, head % heads, length);
-            cached_head to = find_head(s, i, head / heads, other, head % heads, length);
-            status = move(s->device->vectors.cache, at, block, to, error);
-            block = block ? block + at.size_bytes : NULL;
-        }
-    }
-    device_unlock(s->device->runtime);
-    return status;
-}
-
-hearth_status device_kv_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
-{
-    return move_heads(s, from, to, length, NULL, to_other, error);
-}
-
-hearth_status device_kv_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
-                             hearth_error *error)
-{
-    return move_heads(s, sequence, sequence, length, block, to_block, error);
-}
-
-hearth_status device_kv_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
-                                hearth_error *error)
-{
-    return move_heads(s, sequence, sequence, length, (char *)block, from_block, error);
 }

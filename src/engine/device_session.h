@@ -88,11 +88,11 @@ hearth_status device_head(struct hearth_session *s, const float *hidden, size_t 
  * NULL: nothing of the session is on a device. */
 recurrent_states *device_recurrent(const struct hearth_session *s);
 
-/* Copy, save and restore keys and values of the device's layers, the first `length` positions of a sequence, as
- * kv_copy, kv_save and kv_restore do for those of the CPU. device_kv_bytes: size of the block of a save. */
+/* Copies a page of the cache of the device's layers to another one. */
+hearth_status device_kv_copy_page(struct hearth_session *s, uint32_t from, uint32_t to, hearth_error *error);
+/* Save and restore keys and values of the device's layers, the first `length` positions of a sequence, as kv_save and
+ * kv_restore do for those of the CPU. device_kv_bytes: size of the block of a save. */
 size_t device_kv_bytes(const struct hearth_session *s, uint32_t length);
-hearth_status device_kv_copy(struct hearth_session *s, uint32_t from, uint32_t to, uint32_t length,
-                             hearth_error *error);
 hearth_status device_kv_save(const struct hearth_session *s, uint32_t sequence, uint32_t length, void *block,
                              hearth_error *error);
 hearth_status device_kv_restore(struct hearth_session *s, uint32_t sequence, uint32_t length, const void *block,

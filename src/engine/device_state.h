@@ -1,4 +1,5 @@
-/* device_state.h - what a session has on a device; shared by device_session.c and device_record.c. */
+/* device_state.h - what a session has on a device; shared by device_session.c, device_pages.c and
+ * device_record.c. */
 #ifndef ENGINE_DEVICE_STATE_H
 #define ENGINE_DEVICE_STATE_H
 
@@ -45,7 +46,10 @@ typedef struct device_vectors {
     device_buffer *logits; /* [STEP_ROWS][vocabulary]                                     */
     device_buffer
         *stream[STREAM_BUFFERS]; /* session.stream_bytes each: parts of the CPU's neurons (device_stream.h)   */
-    device_buffer *cache;        /* [device layers][keys, values][sequence][kv_head][context][head_length] */
+    /* [page][device layers][keys, values][kv_head][positions of a page][head_length]: a page is one piece, so that it is copied
+     * at once (device_page_layer) */
+    device_buffer *cache;
+    device_buffer *pages; /* [sequences][pages of each], as kv_pages.table                   */
 } device_vectors;
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */
@@ -85,6 +89,7 @@ struct device_session {
     size_t running_rows;     /* most rows of that step                                    */
     uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
     uint32_t stream_least;   /* rows of a step from which on layers are streamed; 0: never */
+    uint32_t *pages_seen;    /* [sequences][pages of each] what vectors.pages has         */
 };
 
 /* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the
@@ -219,14 +224,20 @@ static inline uint32_t device_mask_width(const hearth_session *s, uint32_t layer
     return l->mask_out.columns * s->engine->model->layers[layer].ffn.router.used;
 }
 
-/* Where the keys and values of a layer are in the cache. */
-typedef struct cached_layer {
-    size_t begin, half_bytes; /* of the keys; the values follow */
-} cached_layer;
+/* Where the keys and values of a layer are in a page of the cache. */
+typedef struct page_layer {
+    size_t begin, half_bytes; /* of the keys; the values follow                       */
+    size_t piece_bytes;       /* of a head, from one to the next                      */
+} page_layer;
 
 /* Returns the place of a layer; index: among those of the device. That of the index after the last one begins where the
- * cache ends. */
-cached_layer device_cache_layer(const hearth_session *s, uint32_t index);
+ * page ends. */
+page_layer device_page_layer(const hearth_session *s, uint32_t index);
+/* Returns the bytes of a page. */
+size_t device_page_bytes(const hearth_session *s);
+/* Tells the device which pages a sequence has, where it does not know: before a step with rows of it. A sequence gets a page
+ * every KV_PAGE tokens. */
+hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hearth_error *error);
 
 /* Returns the most rows of a step of a program. */
 size_t device_program_rows(const hearth_session *s, program_kind kind);

@@ -11,13 +11,11 @@
 #ifndef ENGINE_DRAFT_H
 #define ENGINE_DRAFT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "../kernel/kernel.h"
 
-#define DRAFT_MOST  15 /* guesses in a step */
-#define DRAFT_MATCH 8  /* tokens that a match is followed back */
-#define DRAFT_LEAST 2  /* tokens that must match */
+#define DRAFT_MOST  (FEW_TOKENS - 1) /* guesses in a step: with more rows each would get other last digits than alone */
+#define DRAFT_MATCH 8                /* tokens that a match is followed back */
+#define DRAFT_LEAST 2                /* tokens that must match */
 
 /* Guesses what follows tokens [count]: what followed the longest run of at most DRAFT_MATCH tokens that they end with and
  * that occurred before, the last one of the longest. Writes at most `most` tokens to out and returns how many; *matched is

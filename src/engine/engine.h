@@ -1,8 +1,8 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
- * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_cache.c,
+ * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
  * recurrent_state.c, session.c, state.c, forward.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, inputs.c, model_api.c,
- * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_weights.c, trace.c. */
+ * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -192,6 +192,8 @@ struct hearth_session {
     hearth_observer observer;      /* see NULL: none                                         */
     hearth_tracer tracer;          /* see NULL: none                                         */
     struct input_sums *inputs;     /* NULL: inputs of matrices are not added up (inputs.h)   */
+    uint64_t cache_positions;      /* as in the options                                      */
+    kv_pages pages;                /* of the cache, on both sides                            */
     kv_cache cache;                /* of the layers of the CPU                               */
     recurrent_states recurrent;    /* likewise; those of the device: device_recurrent        */
     struct device_session *device; /* NULL: nothing of this session is on a device           */
@@ -219,6 +221,11 @@ static inline void session_forget_cancel(hearth_session *session)
 static inline int32_t *session_tokens(const hearth_session *session, uint32_t sequence)
 {
     return session->tokens + (size_t)sequence * session->context;
+}
+/* Returns how many tokens can be fed to a sequence, and to no other one: its context and the cache have room for them. */
+static inline uint32_t session_can_append(const hearth_session *session, uint32_t sequence)
+{
+    return kv_pages_room(&session->pages, sequence, session->lengths[sequence]);
 }
 /* A relaxed load is enough: nothing else is published with the flag. */
 static inline bool session_is_cancelled(const hearth_session *session)

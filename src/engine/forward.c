@@ -224,14 +224,11 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     const attention_shape *a = &job->l->attention;
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
     size_t seen = s->scratch.position[row] + 1, first = a->window && seen > a->window ? seen - a->window : 0;
-    size_t skipped = first * s->cache.layers[job->cached].row_bytes;
-    uint32_t sequence = s->scratch.sequence[row], head = (uint32_t)(query / group_of(a));
+    attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-    const char *keys = kv_keys(&s->cache, job->cached, sequence, head);
-    const char *values = kv_values(&s->cache, job->cached, sequence, head);
-    attend(s->scratch.query + offset, heads, keys + skipped, values + skipped, seen - first, a->head_length, &scoring,
-           scores, s->scratch.mixed + offset);
+    attend(s->scratch.query + offset, heads, &cache, first, seen - first, a->head_length, &scoring, scores,
+           s->scratch.mixed + offset);
 }
 
 /* The same for a piece of several rows. */
@@ -247,8 +244,7 @@ static void attend_piece(const attention_job *job, row_piece piece, size_t query
                       .rows = piece.count,
                       .heads = heads,
                       .length = a->head_length,
-                      .key = kv_keys(&s->cache, job->cached, sequence, head),
-                      .value = kv_values(&s->cache, job->cached, sequence, head),
+                      .cache = kv_head(&s->cache, job->cached, sequence, head),
                       .seen = s->scratch.position[piece.first] + 1,
                       .window = a->window,
                       .scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL}};

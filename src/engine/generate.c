@@ -65,8 +65,7 @@ static hearth_status step(generation *g, hearth_error *error)
 static hearth_status read_last(generation *g, hearth_error *error)
 {
     request *r = &g->request;
-    bool full = hearth_session_length(r->session, r->sequence) == r->session->context;
-    if (r->stop != HEARTH_STOP_LENGTH || r->next_is_read || full)
+    if (r->stop != HEARTH_STOP_LENGTH || r->next_is_read || session_can_append(r->session, r->sequence) == 0)
         return HEARTH_OK;
     hearth_row row = {r->next, r->sequence, true};
     TRY(session_feed(r->session, &row, 1, error));

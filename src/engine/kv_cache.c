@@ -2,8 +2,14 @@
 #include "kv_cache.h"
 
 #include "../base/memory.h"
+#include "../number/blocks.h"
 
+#include <math.h>
 #include <string.h>
+
+_Static_assert(KV_PAGE == ATTEND_POSITIONS, "the CPU's pages are the device's");
+
+#define HALF_NAN 0x7e00
 
 static void store_f16(const kernels *k, const float *values, size_t n, void *at)
 {
@@ -16,10 +22,28 @@ static void store_f32(const kernels *k, const float *values, size_t n, void *at)
     memcpy(at, values, n * sizeof *values);
 }
 
+/* Rounds as the format's encoder does. That would make a finite value of one that is not, or is beyond what the format holds;
+ * here such a block gets the scale NaN, so that the fault shows. */
+static void store_q8_0(const kernels *k, const float *values, size_t n, void *at)
+{
+    const number_traits *t = &number_formats[FORMAT_Q8_0];
+    (void)k;
+    t->encode(values, NULL, at, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(values[i]) <= t->largest))
+            ((block_q8_0 *)at)[i / t->block_values].d = HALF_NAN;
+}
+
 const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
-    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16},
-    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32},
+    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, 0},
+    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, 0},
+    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, sizeof(uint16_t)},
 };
+
+bool kv_format_fits(hearth_kv format, const attention_shape *a)
+{
+    return a->head_length % number_formats[kv_formats[format].stored].block_values == 0;
+}
 
 /* Returns the bytes of n values of a row, n a multiple of the format's block. */
 static size_t bytes_of(hearth_kv format, size_t n)
@@ -36,9 +60,7 @@ size_t kv_position_bytes(hearth_kv format, const attention_shape *a)
 /* Describes the layers and sums up their bytes; returns false if these overflow. */
 static bool lay_out(kv_cache *c, const attention_shape *const *shapes)
 {
-    size_t positions, bytes;
-    if (!size_multiply(c->sequences, c->context, &positions))
-        return false;
+    size_t positions = kv_pages_positions(c->pages, c->pages->count), bytes;
     for (uint32_t i = 0; i < c->layer_count; i++) {
         const attention_shape *a = shapes[i];
         c->layers[i] = (kv_layer){.heads = a->kv_head_count,
@@ -53,16 +75,16 @@ static bool lay_out(kv_cache *c, const attention_shape *const *shapes)
 }
 
 hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const attention_shape *const *shapes, uint32_t count,
-                              uint32_t sequences, uint32_t context, hearth_error *error)
+                              const kv_pages *pages, hearth_error *error)
 {
-    *out = (kv_cache){.format = format, .sequences = sequences, .context = context, .layer_count = count};
+    *out = (kv_cache){.format = format, .pages = pages, .layer_count = count};
     out->layers = mem_new_array(count, sizeof *out->layers);
     if (count > 0 && !out->layers)
         return fail_memory(error, "session: key/value cache", count * sizeof *out->layers);
     if (!lay_out(out, shapes))
-        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
-                    sequences, context);
-    /* Address space only: pages become resident when they are first written. */
+        return fail(error, HEARTH_INVALID, "session: key/value cache: %llu positions are too many",
+                    (unsigned long long)kv_pages_positions(pages, pages->count));
+    /* Address space only: it becomes resident where it is first written. */
     out->data = mem_reserve(out->size_bytes, MEM_HERE_AND_THERE);
     if (!out->data)
         return fail_memory(error, "session: key/value cache", out->size_bytes);
@@ -77,22 +99,26 @@ void kv_cache_destroy(kv_cache *c)
     c->layers = NULL;
 }
 
-/* Returns where the keys (half 0) or values (half 1) of a head begin. */
-static void *head_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t sequence, uint32_t head)
+/* Returns the bytes of what a head has in a page, keys or values. */
+static size_t piece_bytes(const kv_cache *c, uint32_t layer)
+{
+    return c->pages->positions * c->layers[layer].row_bytes;
+}
+
+/* Returns where the keys (half 0) or values (half 1) of a head begin in a page. */
+static char *piece_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t head, uint32_t page)
 {
     const kv_layer *l = &c->layers[layer];
-    size_t index = ((size_t)half * c->sequences + sequence) * l->heads + head;
-    return (char *)c->data + l->begin + index * c->context * l->row_bytes;
+    size_t before = ((size_t)half * l->heads + head) * c->pages->count + page;
+    return (char *)c->data + l->begin + before * piece_bytes(c, layer);
 }
 
-void *kv_keys(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
+attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
 {
-    return head_at(c, layer, 0, sequence, head);
-}
-
-void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
-{
-    return head_at(c, layer, 1, sequence, head);
+    return (attend_cache){.key = piece_at(c, layer, 0, head, 0),
+                          .value = piece_at(c, layer, 1, head, 0),
+                          .pages = kv_pages_row(c->pages, sequence),
+                          .page_bytes = piece_bytes(c, layer)};
 }
 
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
@@ -100,11 +126,21 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
 {
     const kv_layer *l = &c->layers[layer];
     const float *const halves[] = {key, value};
+    uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
     for (uint32_t half = 0; half < 2; half++)
         for (uint32_t head = 0; head < l->heads; head++) {
-            char *at = (char *)head_at(c, layer, half, sequence, head) + position * l->row_bytes;
+            char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes;
             kv_formats[c->format].store(k, halves[half] + (size_t)head * l->head_length, l->head_length, at);
         }
+}
+
+void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
+{
+    for (uint32_t layer = 0; layer < c->layer_count; layer++)
+        for (uint32_t half = 0; half < 2; half++)
+            for (uint32_t head = 0; head < c->layers[layer].heads; head++)
+                memcpy(piece_at(c, layer, half, head, to), piece_at(c, layer, half, head, from),
+                       c->layers[layer].row_bytes * length);
 }
 
 size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
@@ -115,27 +151,31 @@ size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
     return bytes;
 }
 
-/* Called for each head of a sequence in a fixed order: moves bytes between a block and the head. */
-typedef void move_head(char *block, void *head, size_t bytes);
+/* Called for each piece of a sequence in a fixed order: moves bytes between a block and the piece. */
+typedef void move_piece(char *block, char *piece, size_t bytes);
 
-static void to_block(char *block, void *head, size_t bytes)
+static void to_block(char *block, char *piece, size_t bytes)
 {
-    memcpy(block, head, bytes);
+    memcpy(block, piece, bytes);
 }
-static void from_block(char *block, void *head, size_t bytes)
+static void from_block(char *block, char *piece, size_t bytes)
 {
-    memcpy(head, block, bytes);
+    memcpy(piece, block, bytes);
 }
 
 /* Moves the first `length` positions of a sequence to or from a compact block. */
-static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length, char *block, move_head *move)
+static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length, char *block, move_piece *move)
 {
-    for (uint32_t layer = 0; layer < c->layer_count; layer++) {
-        size_t bytes = c->layers[layer].row_bytes * length;
-        for (uint32_t half = 0; half < 2; half++)
-            for (uint32_t head = 0; head < c->layers[layer].heads; head++, block += bytes)
-                move(block, head_at(c, layer, half, sequence, head), bytes);
-    }
+    const uint32_t *pages = kv_pages_row(c->pages, sequence);
+    uint32_t positions = c->pages->positions;
+    for (uint32_t layer = 0; layer < c->layer_count; layer++)
+        for (uint32_t head = 0; head < 2 * c->layers[layer].heads; head++) /* all keys, then all values */
+            for (uint32_t begin = 0; begin < length; begin += positions) {
+                uint32_t count = length - begin < positions ? length - begin : positions;
+                size_t bytes = count * c->layers[layer].row_bytes;
+                move(block, piece_at(c, layer, 0, head, pages[begin / positions]), bytes);
+                block += bytes;
+            }
 }
 
 void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block)
@@ -146,13 +186,4 @@ void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block)
 void kv_restore(const kv_cache *c, uint32_t sequence, uint32_t length, const void *block)
 {
     move_sequence(c, sequence, length, (char *)block, from_block);
-}
-
-void kv_copy(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
-{
-    for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t half = 0; half < 2; half++)
-            for (uint32_t head = 0; head < c->layers[layer].heads; head++)
-                memcpy(head_at(c, layer, half, to, head), head_at(c, layer, half, from, head),
-                       c->layers[layer].row_bytes * length);
 }

@@ -1,19 +1,23 @@
-/* kv_cache.h - the keys and values of every position that the sequences of a session have read.
+/* kv_cache.h - the keys and values of every position that the sequences of a session have read, of the CPU's layers.
  *
- * Layout, per layer: keys [sequence][kv_head][context][head_length], then values likewise, so that the attention of one
- * head streams through consecutive memory. The space is reserved at once and becomes resident as sequences grow. */
+ * Layout, per layer: keys [kv_head][page][positions of a page][head_length], then values likewise, so that the attention of
+ * one head streams through consecutive memory where the pages of a sequence follow one another. Whole pages side by side,
+ * each with all layers and heads, made attention to 16384 positions a fifth slower. The space is reserved at once and
+ * becomes resident as sequences grow. Which pages a sequence has is not decided here (kv_pages.h). */
 #ifndef ENGINE_KV_CACHE_H
 #define ENGINE_KV_CACHE_H
 
 #include "../device/kernels/kernels.h"
 #include "../kernel/kernel.h"
 #include "../model/layer.h"
+#include "kv_pages.h"
 
 /* A format of the cache. number_formats has its size, kernels.attend its kernel on the CPU. */
 typedef struct kv_format_row {
     number_format stored;
     void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
     device_kernel place, attend;                                              /* of a device: stores; reads */
+    size_t scale_bytes; /* of a block, that a device keeps behind the values of all positions (P_PAGES) */
 } kv_format_row;
 
 extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
@@ -29,36 +33,38 @@ typedef struct kv_cache {
     void *data;
     size_t size_bytes;
     hearth_kv format;
-    uint32_t sequences, context;
+    const kv_pages *pages; /* of the session */
     uint32_t layer_count;
     kv_layer *layers; /* [layer_count] */
 } kv_cache;
 
+/* Returns whether a format can hold the keys and values of a layer: heads are whole blocks. */
+bool kv_format_fits(hearth_kv format, const attention_shape *a);
 /* Returns the bytes that one position of one sequence takes in a layer, keys and values together. */
 size_t kv_position_bytes(hearth_kv format, const attention_shape *a);
 
-/* Reserves the memory of a cache for `count` layers with these shapes and fills in *out.
+/* Reserves the memory of a cache for `count` layers with these shapes and fills in *out. pages: must outlive it.
  * HEARTH_INVALID: its size overflows.
  * HEARTH_NO_MEMORY: the text says how much was wanted. */
 hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const attention_shape *const *shapes, uint32_t count,
-                              uint32_t sequences, uint32_t context, hearth_error *error);
+                              const kv_pages *pages, hearth_error *error);
 void kv_cache_destroy(kv_cache *c);
 
-/* Return the keys or values [context][head_length] of one head. */
-void *kv_keys(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head);
-void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head);
+/* Returns the keys and values of one head, as kernels read them. */
+attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head);
 
-/* Writes the key and value [heads][head_length] of one position. */
+/* Writes the key and value [heads][head_length] of one position, whose page the sequence has alone. */
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
               const float *key, const float *value);
+
+/* Copies the first `length` positions of a page, of all layers and heads, to another page. */
+void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length);
 
 /* Returns the bytes of the block that kv_save writes. */
 size_t kv_saved_bytes(const kv_cache *c, uint32_t length);
 
-/* Copies the first `length` positions of a sequence, of all layers and heads, to another one of the same cache. */
-void kv_copy(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length);
-
-/* Copy the same positions to and from a compact block of kv_saved_bytes. */
+/* Copy the first `length` positions of a sequence, of all layers and heads, to and from a compact block of
+ * kv_saved_bytes. */
 void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block);
 void kv_restore(const kv_cache *c, uint32_t sequence, uint32_t length, const void *block);
 

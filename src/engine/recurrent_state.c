@@ -155,14 +155,54 @@ static uint32_t find_mark(const recurrent_states *s, uint32_t sequence, uint32_t
     return i;
 }
 
-/* Keeps the state in a place as a mark: in an empty one, else in that of the shortest length. */
+/* Returns how far the marks before and after one are apart: what a cut has to read again at most where it is given up. */
+static uint32_t gap_without(const uint32_t *marks, uint32_t count, uint32_t at)
+{
+    uint32_t before = 0, after = UINT32_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (marks[i] < marks[at] && marks[i] > before)
+            before = marks[i];
+        if (marks[i] > marks[at] && marks[i] < after)
+            after = marks[i];
+    }
+    return after - before;
+}
+
+/* Returns how many marks are longer than one. */
+static uint32_t longer_marks(const uint32_t *marks, uint32_t count, uint32_t at)
+{
+    uint32_t longer = 0;
+    for (uint32_t i = 0; i < count; i++)
+        longer += marks[i] > marks[at];
+    return longer;
+}
+
+/* Returns the mark to write: an empty one; else, of all but the two longest, to which a chat goes back, the one that leaves
+ * the smallest gap, so that the beginnings of a long text stay spread over it. */
+static uint32_t spare_mark(const uint32_t *marks, uint32_t count)
+{
+    uint32_t best = 0, least = UINT32_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (marks[i] == 0)
+            return i;
+        uint32_t longer = longer_marks(marks, count, i);
+        if (longer + 1 < count && longer < 2)
+            continue;
+        uint32_t gap = gap_without(marks, count, i);
+        if (gap < least) {
+            least = gap;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Keeps the state in a place as a mark. */
 static void set_mark(recurrent_states *s, uint32_t sequence, uint32_t length, uint32_t state)
 {
     if (length == 0 || s->mark_count == 0 || find_mark(s, sequence, length) < s->mark_count)
         return;
-    uint32_t *marks = s->marks + (size_t)sequence * s->mark_count, at = 0;
-    for (uint32_t i = 1; i < s->mark_count; i++)
-        at = marks[i] < marks[at] ? i : at;
+    uint32_t *marks = s->marks + (size_t)sequence * s->mark_count, at = spare_mark(marks, s->mark_count);
     bool copied = copy_place(s, state, number_of(s, sequence, 2 + at), NULL) == HEARTH_OK;
     marks[at] = copied ? length : 0;
 }
@@ -213,10 +253,12 @@ static void forget_marks(recurrent_states *s, uint32_t sequence)
         memset(s->marks + (size_t)sequence * s->mark_count, 0, s->mark_count * sizeof *s->marks);
 }
 
-hearth_status recurrent_copy(recurrent_states *s, uint32_t from, uint32_t to, hearth_error *error)
+hearth_status recurrent_copy(recurrent_states *s, uint32_t from, uint32_t to, uint32_t now, uint32_t length,
+                             hearth_error *error)
 {
+    uint32_t place = length < now ? number_of(s, from, 2 + find_mark(s, from, length)) : recurrent_valid(s, from);
     forget_marks(s, to);
-    return copy_place(s, recurrent_valid(s, from), recurrent_valid(s, to), error);
+    return length == 0 ? HEARTH_OK : copy_place(s, place, recurrent_valid(s, to), error);
 }
 
 hearth_status recurrent_save(const recurrent_states *s, uint32_t sequence, void *block, hearth_error *error)

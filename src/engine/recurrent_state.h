@@ -66,10 +66,11 @@ uint32_t recurrent_reach(const recurrent_states *s, uint32_t sequence, uint32_t 
 /* Cuts a sequence to a length that recurrent_reach has returned; later marks become empty. Fails only on a device. */
 hearth_status recurrent_cut(recurrent_states *s, uint32_t sequence, uint32_t now, uint32_t length, hearth_error *error);
 
-/* Copy the state of a sequence: to another sequence, to a block of length floats, from one (NULL: there is none, since the
- * sequence becomes empty). The marks of the sequence that is written are of another text then, so they become empty. They
- * fail only on a device. */
-hearth_status recurrent_copy(recurrent_states *s, uint32_t from, uint32_t to, hearth_error *error);
+/* Copy the state of a sequence: after `length` of its `now` tokens, a length that recurrent_reach has returned, to another
+ * sequence; to a block of length floats; from one (NULL: there is none, since the sequence becomes empty). The marks of the
+ * sequence that is written are of another text then, so they become empty. They fail only on a device. */
+hearth_status recurrent_copy(recurrent_states *s, uint32_t from, uint32_t to, uint32_t now, uint32_t length,
+                             hearth_error *error);
 hearth_status recurrent_save(const recurrent_states *s, uint32_t sequence, void *block, hearth_error *error);
 hearth_status recurrent_restore(recurrent_states *s, uint32_t sequence, const void *block, hearth_error *error);
 

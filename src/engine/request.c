@@ -28,9 +28,10 @@ hearth_status request_begin(request *r, hearth_error *error)
 /* Guesses what follows the next token, at most `most` tokens. */
 static void guess(request *r, size_t most, const step_times *times, size_t others)
 {
-    uint32_t length = hearth_session_length(r->session, r->sequence), left = r->session->context - length - 1;
+    uint32_t length = hearth_session_length(r->session, r->sequence),
+             room = session_can_append(r->session, r->sequence);
     most = most < r->draft_tokens ? most : r->draft_tokens;
-    most = most < left ? most : left;
+    most = most < room ? most : room - (room > 0); /* the next token takes a place */
     if (most == 0)
         return;
     /* The next token is not read yet; behind the others there is room for it. */
@@ -79,7 +80,9 @@ static hearth_status choose(request *r, uint32_t length, const float *logits, he
     bool wanted = show(r, r->next, text, logits);
     if (!wanted && r->stop == HEARTH_STOP_NONE)
         r->stop = HEARTH_STOP_CANCELLED;
-    if (length == r->session->context && r->stop == HEARTH_STOP_NONE)
+    bool full =
+        length == hearth_session_length(r->session, r->sequence) && session_can_append(r->session, r->sequence) == 0;
+    if (full && r->stop == HEARTH_STOP_NONE)
         r->stop = HEARTH_STOP_CONTEXT;
     return HEARTH_OK;
 }

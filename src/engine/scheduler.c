@@ -6,10 +6,12 @@
  * request, its requests take their step one after the other, so that only that one ends.
  *
  * A place keeps the tokens of its last request. A new one begins where the longest match ends, in that place or in a copy
- * of it. */
+ * of it. It begins only when the cache has room for all that it and the running ones may come to read, so that none has to
+ * stop for another; free places are emptied for it, the least recently used first. */
 #include "answer.h"
 #include "request.h"
 #include "sampler.h"
+#include "state.h"
 
 #include "../base/clock.h"
 #include "../base/memory.h"
@@ -29,6 +31,7 @@ typedef struct job {
     uint64_t id;
     request request;
     int32_t *prompt; /* its own copy */
+    uint32_t most;   /* positions that it may come to take */
     bool cancelled;
     size_t reused;                 /* tokens of the prompt that its place had read already */
     size_t rows;                   /* in the present step                                  */
@@ -135,9 +138,17 @@ void hearth_scheduler_load_sized(const hearth_scheduler *scheduler, hearth_load 
 
 /* ------------------------------------------------------------------ requests come */
 
+/* Returns the positions that a sequence can have if no other one has any. */
+static uint32_t most_positions(const hearth_scheduler *s)
+{
+    const kv_pages *p = &s->session->pages;
+    uint64_t all = kv_pages_positions(p, p->count);
+    return all < s->session->context ? (uint32_t)all : s->session->context;
+}
+
 static hearth_status check_request(const hearth_scheduler *s, const hearth_request *r, hearth_error *error)
 {
-    uint32_t vocabulary = s->session->engine->model->hyper.vocabulary_size, context = s->session->context;
+    uint32_t vocabulary = s->session->engine->model->hyper.vocabulary_size, most = most_positions(s);
     if (r->prompt_count == 0)
         return fail(error, HEARTH_INVALID, "request: its prompt is empty, there is nothing to continue");
     for (size_t i = 0; i < r->prompt_count; i++)
@@ -146,12 +157,20 @@ static hearth_status check_request(const hearth_scheduler *s, const hearth_reque
                         vocabulary);
     if (!r->sampler || !r->answer)
         return fail(error, HEARTH_INVALID, "request: has no %s", r->sampler ? "answer" : "sampler");
-    if (r->prompt_count > context)
-        return fail(error, HEARTH_FULL, "request: its prompt has %zu tokens, the context only %u", r->prompt_count,
-                    context);
+    if (r->prompt_count > most)
+        return fail(error, HEARTH_FULL, "request: its prompt has %zu tokens, the %s only %u", r->prompt_count,
+                    most == s->session->context ? "context" : "cache", most);
     if (s->load.waiting >= s->most_waiting)
         return fail(error, HEARTH_FULL, "scheduler: %zu requests wait already", s->load.waiting);
     return HEARTH_OK;
+}
+
+/* Returns how many positions a request may come to take: those of its prompt, its answer and guesses behind that. */
+static uint32_t positions_of(const hearth_scheduler *s, const hearth_request *r)
+{
+    uint32_t most = most_positions(s), answer = answer_max_tokens(r->answer);
+    uint64_t all = r->prompt_count + (uint64_t)answer + DRAFT_MOST;
+    return answer > 0 && all < most ? (uint32_t)all : most;
 }
 
 /* Tells the caller of a job about a token. */
@@ -178,6 +197,7 @@ hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hear
     }
     memcpy(prompt, r.prompt, r.prompt_count * sizeof *prompt);
     *j = (job){.prompt = prompt,
+               .most = positions_of(s, &r),
                .request = {.session = s->session,
                            .sampler = r.sampler,
                            .answer = r.answer,
@@ -215,7 +235,7 @@ void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id)
             j->cancelled = true;
 }
 
-/* Takes the job that has waited longest; there is one. */
+/* Removes the job that has waited longest from the queue; there is one. */
 static job *take_first(hearth_scheduler *s)
 {
     job *j = s->first;
@@ -303,18 +323,21 @@ static uint32_t common_length(const hearth_session *session, uint32_t sequence, 
     return hearth_session_reach(session, sequence, n);
 }
 
-/* Returns the free place that was used least recently; place_count: there is none. Empty ones come first. */
-static uint32_t oldest_place(const hearth_scheduler *s)
+/* Returns when a place was last used; 0: it is empty. */
+static uint64_t last_use(const hearth_scheduler *s, uint32_t at)
+{
+    return hearth_session_length(s->session, at) > 0 ? s->places[at].used + 1 : 0;
+}
+
+/* Returns the free place that was used least recently, but not place `but`, whose last use is at least `least`;
+ * place_count: there is none. */
+static uint32_t oldest_place(const hearth_scheduler *s, uint32_t but, uint64_t least)
 {
     uint32_t best = s->place_count;
-    uint64_t oldest = UINT64_MAX;
-    for (uint32_t i = s->place_count; i-- > 0;) {
-        uint64_t used = hearth_session_length(s->session, i) > 0 ? s->places[i].used + 1 : 0;
-        if (!s->places[i].job && used <= oldest) {
-            oldest = used;
+    for (uint32_t i = 0; i < s->place_count; i++)
+        if (!s->places[i].job && i != but && last_use(s, i) >= least &&
+            (best == s->place_count || last_use(s, i) < last_use(s, best)))
             best = i;
-        }
-    }
     return best;
 }
 
@@ -322,7 +345,7 @@ static uint32_t oldest_place(const hearth_scheduler *s)
  * place is not taken by a prompt that has less than half of its tokens, but copied, if there is another one. */
 static uint32_t ready_place(hearth_scheduler *s, job *j)
 {
-    uint32_t most = 0, source = s->place_count, to = oldest_place(s);
+    uint32_t most = 0, source = s->place_count, to = oldest_place(s, s->place_count, 0);
     for (uint32_t i = 0; !s->forget && i < s->place_count; i++) {
         uint32_t n = common_length(s->session, i, &j->request);
         if (n > most) {
@@ -334,9 +357,8 @@ static uint32_t ready_place(hearth_scheduler *s, job *j)
         most = 0;
     else if (!s->places[source].job && most >= hearth_session_length(s->session, source) / 2)
         to = source;
-    else if (source != to && hearth_session_fork(s->session, source, to, NULL) != HEARTH_OK)
+    else if (source != to && session_fork_at(s->session, source, to, most, NULL) != HEARTH_OK)
         most = 0;
-    most = hearth_session_reach(s->session, to, most); /* a copy may lack states of earlier lengths */
     if (hearth_session_truncate(s->session, to, most, NULL) != HEARTH_OK) {
         most = 0;
         (void)hearth_session_truncate(s->session, to, 0, NULL);
@@ -345,13 +367,52 @@ static uint32_t ready_place(hearth_scheduler *s, job *j)
     return to;
 }
 
-/* Gives free places to jobs that wait, in the order in which they came. */
+/* Returns the free pages that the running jobs may come to take. */
+static uint64_t promised_pages(const hearth_scheduler *s)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < s->place_count; i++)
+        if (s->places[i].job)
+            pages +=
+                kv_pages_to_come(&s->session->pages, i, hearth_session_length(s->session, i), s->places[i].job->most);
+    return pages;
+}
+
+/* Empties a free place, which always can be. */
+static void give_up(hearth_scheduler *s, uint32_t at)
+{
+    (void)hearth_session_truncate(s->session, at, 0, NULL);
+}
+
+/* Returns whether the cache has room for all that a job may read in a free place, beside the running ones. Empties others as
+ * long as it has not; and that one, too, where it would take from the running ones by sharing their pages. */
+static bool make_room(hearth_scheduler *s, const job *j, uint32_t at)
+{
+    const kv_pages *p = &s->session->pages;
+    uint32_t length = hearth_session_length(s->session, at), oldest;
+    while (promised_pages(s) + kv_pages_to_come(p, at, length, j->most) > p->free_count) {
+        oldest = oldest_place(s, at, 1);
+        if (oldest == s->place_count) {
+            if (promised_pages(s) > p->free_count)
+                give_up(s, at);
+            return false;
+        }
+        give_up(s, oldest);
+    }
+    return true;
+}
+
+/* Gives free places to jobs that wait, in the order in which they came. One for which there is no room waits, and so do
+ * those behind it. */
 static void admit(hearth_scheduler *s)
 {
     while (s->first && s->load.running < s->place_count) {
-        job *j = take_first(s);
-        s->load.running++;
+        job *j = s->first;
         uint32_t at = ready_place(s, j);
+        if (!make_room(s, j, at))
+            return;
+        (void)take_first(s);
+        s->load.running++;
         s->places[at].job = j;
         j->begun = clock_seconds();
         j->request.sequence = at;
@@ -369,13 +430,22 @@ static size_t prompt_left(const job *j)
     return j->request.prompt_count - j->request.prompt_read;
 }
 
+/* Returns how much of its prompt a job can read in a step. With recurrent layers no further than to the end of a page: there,
+ * where steps end, their states are kept, and a prompt that begins as far alike finds them. */
+static size_t prompt_part(const hearth_scheduler *s, const job *j)
+{
+    recurrent_states *each[RECURRENT_SIDES];
+    size_t left = prompt_left(j), page = KV_PAGE - j->request.prompt_read % KV_PAGE;
+    return left > page && session_recurrents(s->session, each) > 0 ? page : left;
+}
+
 /* Finds the running job that reads its prompt and comes first by `before`; NULL: none reads. */
 static job *find_reader(const hearth_scheduler *s, bool (*before)(const job *a, const job *b))
 {
     job *found = NULL;
     for (uint32_t i = 0; i < s->place_count; i++) {
         job *j = s->places[i].job;
-        if (j && !request_answers(&j->request) && j->rows < prompt_left(j) && (!found || before(j, found)))
+        if (j && !request_answers(&j->request) && j->rows < prompt_part(s, j) && (!found || before(j, found)))
             found = j;
     }
     return found;
@@ -398,7 +468,7 @@ static void share_prompt_rows(hearth_scheduler *s)
 {
     size_t left = s->prompt_rows, half = left / 2;
     for (job *j; left > 0 && (j = find_reader(s, left > half ? is_shorter : is_older));) {
-        size_t most = left > half ? left - half : left, wanted = prompt_left(j) - j->rows;
+        size_t most = left > half ? left - half : left, wanted = prompt_part(s, j) - j->rows;
         size_t n = wanted < most ? wanted : most;
         j->rows += n;
         left -= n;

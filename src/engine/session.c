@@ -173,11 +173,22 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     s->counts = take(&l, h->layer_count, sizeof *s->counts);
     s->counts_before = take(&l, h->layer_count, sizeof *s->counts_before);
     s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
+    s->pages.references = take(&l, s->pages.count, sizeof *s->pages.references);
+    s->pages.table = take(&l, (size_t)s->sequences * s->pages.per_sequence, sizeof *s->pages.table);
+    s->pages.taken = take(&l, s->sequences, sizeof *s->pages.taken);
+    s->pages.marked = take(&l, s->sequences, sizeof *s->pages.marked);
     s->lengths = take(&l, s->sequences, sizeof *s->lengths);
     s->lengths_before = take(&l, s->sequences, sizeof *s->lengths_before);
     s->tokens = take(&l, (size_t)s->sequences * s->context, sizeof *s->tokens);
     s->outputs = take(&l, s->output_rows * d, sizeof *s->outputs);
     return l.size_bytes;
+}
+
+/* Sets the positions of each sequence, and what follows from it. Returns false if there are too many. */
+static bool set_context(hearth_session *s, uint32_t context)
+{
+    s->context = context;
+    return kv_pages_plan(&s->pages, s->sequences, context, s->cache_positions);
 }
 
 /* Bytes that are available for a session: main memory, what is left of the device budget, and the whole budget. */
@@ -256,7 +267,7 @@ static session_bytes count_bytes(hearth_session *s)
     const hearth_engine *e = s->engine;
     session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
     for (uint32_t i = 0; i < e->host_attention; i++) /* resolve() has checked that nothing overflows */
-        b.cache += (size_t)s->sequences * s->context * kv_position_bytes(s->cache.format, e->shapes[i]);
+        b.cache += kv_pages_positions(&s->pages, s->pages.count) * kv_position_bytes(s->cache.format, e->shapes[i]);
     size_t recurrent = recurrent_bytes(e->recurrent, e->host_recurrent, s->sequences, s->marks);
     b.cache = size_add(b.cache, recurrent, &b.cache) ? b.cache : SIZE_MAX;
     if (s->engine->uploaded) {
@@ -296,7 +307,7 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
 {
     uint32_t least = 0, most = s->context;
     while (least < most) {
-        s->context = most - (most - least) / 2;
+        set_context(s, most - (most - least) / 2);
         choose_batch(s, batch, room);
         if (fits(s, room))
             least = s->context;
@@ -313,7 +324,7 @@ static void choose_context(hearth_session *s, uint32_t batch, const session_room
     if (fits(s, room))
         return;
     uint32_t whole = s->context, most = largest_context(s, batch, room);
-    s->context = most >= CONTEXT_STEP ? most - most % CONTEXT_STEP : most ? most : whole;
+    set_context(s, most >= CONTEXT_STEP ? most - most % CONTEXT_STEP : most ? most : whole);
     choose_batch(s, batch, room);
 }
 
@@ -323,8 +334,9 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
 {
     const hyperparameters *h = &engine->model->hyper;
     s->engine = engine;
-    s->context = options->context ? options->context : h->context_length;
     s->sequences = options->sequences ? options->sequences : 1;
+    s->cache_positions = options->cache_positions;
+    bool counted = set_context(s, options->context ? options->context : h->context_length);
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
@@ -333,13 +345,19 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
+    for (uint32_t i = 0; i < engine->host_attention + engine->device_attention; i++)
+        if (!kv_format_fits(options->kv, engine->shapes[i]))
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: kv format %s: heads have %u values, which are no whole blocks of %u",
+                        engine->model->source->path, number_formats[kv_formats[options->kv].stored].name,
+                        engine->shapes[i]->head_length, number_formats[kv_formats[options->kv].stored].block_values);
     if (options->marks > MOST_MARKS)
         return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
                     (unsigned long long)options->marks, MOST_MARKS);
     s->cache.format = options->kv;
-    size_t positions, cache_bytes; /* on both sides together */
-    if (!size_multiply(s->sequences, s->context, &positions) ||
-        !size_multiply(positions, engine_position_bytes(engine, options->kv), &cache_bytes))
+    size_t cache_bytes; /* on both sides together */
+    if (!counted || !size_multiply(kv_pages_positions(&s->pages, s->pages.count),
+                                   engine_position_bytes(engine, options->kv), &cache_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     s->sequences, s->context);
     if (s->context > h->context_length)
@@ -422,8 +440,7 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
     }
     lay_out(s, session_threads(s), s->block);
     TRY_OR(failed, status,
-           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, s->sequences, s->context,
-                           error));
+           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, &s->pages, error));
     TRY_OR(failed, status,
            recurrent_create(&s->recurrent, engine->recurrent, engine->host_recurrent, s->sequences, s->marks, NULL,
                             NULL, error));
@@ -452,7 +469,21 @@ void hearth_session_destroy(hearth_session *session)
 
 /* ------------------------------------------------------------------ feeding */
 
-/* Checks a feed before it changes anything; overwrites lengths_before. */
+/* Refuses a feed for which the cache has no room. later [sequences]: the lengths after it. */
+static hearth_status check_pages(hearth_session *s, const uint32_t *later, hearth_error *error)
+{
+    kv_pages *p = &s->pages;
+    uint64_t wanted = kv_pages_wanted(p, s->lengths, later);
+    if (wanted <= p->free_count)
+        return HEARTH_OK;
+    return fail(error, HEARTH_FULL,
+                "session: its cache of %llu positions is full: %llu are free, the feed takes %llu more (%u at a time)",
+                (unsigned long long)kv_pages_positions(p, p->count),
+                (unsigned long long)kv_pages_positions(p, p->free_count), (unsigned long long)(wanted * p->positions),
+                p->positions);
+}
+
+/* Checks a feed before it changes anything; lengths_before becomes the lengths after it. */
 static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     const char *path = s->engine->model->source->path;
@@ -474,7 +505,7 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
     if (outputs > s->output_rows)
         return fail(error, HEARTH_INVALID, "session: %zu output rows: the session has room for %u", outputs,
                     s->output_rows);
-    return HEARTH_OK;
+    return check_pages(s, s->lengths_before, error);
 }
 
 /* Runs the rows batch by batch and stores the hidden states of output rows. */
@@ -501,7 +532,8 @@ static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, siz
 hearth_status session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
 {
     TRY(check_feed(session, rows, count, error));
-    /* check_feed counted in lengths_before; now it is the state to restore. */
+    TRY(state_make_room(session, session->lengths_before, error));
+    /* Now it is the state to restore. */
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
     session->output_count = 0;
     hearth_status status = feed_batches(session, rows, count, error);
@@ -510,6 +542,7 @@ hearth_status session_feed(hearth_session *session, const hearth_row *rows, size
         recurrent_end_feed(each[i], status == HEARTH_OK, session->lengths, session->lengths_before);
     if (status != HEARTH_OK) {
         memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
+        state_give_back(session);
         session->output_count = 0;
     }
     return status;
@@ -578,6 +611,11 @@ hearth_status hearth_session_logits(hearth_session *session, size_t first, size_
 uint32_t hearth_session_context(const hearth_session *session)
 {
     return session->context;
+}
+
+uint64_t hearth_session_free_positions(const hearth_session *session)
+{
+    return kv_pages_positions(&session->pages, session->pages.free_count);
 }
 
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence)

@@ -2,14 +2,16 @@
  * attend_LEVEL.c includes it after exponent_LEVEL.h and after it has defined
  *   TILE_POSITIONS    keys that two queries are multiplied with at a time
  *   TILE_REGISTERS    vectors of an output that are computed at a time
- *   BLOCK_POSITIONS   positions that all queries are multiplied with before the next ones
+ *   BLOCK_POSITIONS   positions that all queries are multiplied with before the next ones; blocks begin at its multiples
  *   store_scores      stores the sums of the vectors of a tile, times the scale
  *   largest_lane      returns the largest value of a vector
+ *   in_register       returns a vector in such a way that it is loaded once, not by each instruction that uses it
  *
  * Scores: tiles of 2 queries x TILE_POSITIONS positions, so that a key is converted once for two queries and a query is
  * loaded once for all keys; the horizontal sums are computed together. Values: tiles of TILE_QUERIES queries x
  * TILE_REGISTERS vectors of output stay in registers during the loop over the positions of a block. An incomplete group
- * of queries repeats its last one; the repeated results are the same. */
+ * of queries repeats its last one; the repeated results are the same. Where blocks begin changes no bit: a score is that of
+ * one position, and a value's sum goes on from block to block. */
 #ifndef KERNEL_ATTEND_H
 #define KERNEL_ATTEND_H
 
@@ -17,13 +19,23 @@
 
 #define TILE_QUERIES 4    /* queries in a tile of the second product, weights times values */
 #define MOST_QUERIES 16   /* queries that are processed together */
-#define LATER        8192 /* prefetch distance in bytes: the CPU's own prefetch ends at a page */
+#define LATER        8192 /* prefetch distance in bytes: the CPU's own prefetch ends at a page of 4096 bytes */
 
-/* Prefetches what lies LATER bytes behind the n bytes that are read now; behind the end that does no harm. */
-ALWAYS_INLINE void fetch_later(const char *now, size_t n)
+_Static_assert(KV_PAGE % BLOCK_POSITIONS == 0, "blocks do not cross pages");
+
+/* The keys (or values) of some positions, which lie in one page of the cache. */
+typedef struct block {
+    size_t first, count; /* first: counted from the first position that is seen                       */
+    const char *at;      /* [count] of `bytes` bytes                                                  */
+    size_t bytes;
+    uintptr_t later; /* from `at` to what is read LATER bytes after it, in the same page or the sequence's next one */
+} block;
+
+/* Prefetches what is read LATER bytes after the n bytes that are read now; behind the last page that does no harm. */
+ALWAYS_INLINE void fetch_later(const block *b, const char *now, size_t n)
 {
     for (size_t i = 0; i < n; i += 64)
-        __builtin_prefetch((const void *)((uintptr_t)now + LATER + i));
+        __builtin_prefetch((const void *)((uintptr_t)now + b->later + i));
 }
 
 /* Adds dimensions [i, i + n), at most LANES, to the scores of two queries with the keys. */
@@ -33,7 +45,7 @@ ALWAYS_INLINE void add_scores(const float *const query[2], const void *const key
     vector first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
     UNROLLED
     for (size_t k = 0; k < TILE_POSITIONS; k++) {
-        vector values = load(keys[k], i, n);
+        vector values = in_register(load(keys[k], i, n));
         sum[k] = vector_fma(sum[k], first, values);
         sum[k + TILE_POSITIONS] = vector_fma(sum[k + TILE_POSITIONS], second, values);
     }
@@ -97,21 +109,21 @@ static float softmax(float *scores, size_t n, const float *sink)
     return sum_of(sum) + (sink ? expf(*sink - most) : 0);
 }
 
-/* Adds positions [begin, end) to the outputs of four queries from dimension i on: `registers` vectors of n values (n
- * is at least LANES unless it is one vector). */
-ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t bytes, size_t begin,
-                              size_t end, size_t length, size_t i, size_t registers, size_t n,
-                              float *const out[TILE_QUERIES], bool first, load_values *load)
+/* Adds the positions of a block to the outputs of four queries from dimension i on: `registers` vectors of n values (n
+ * is at least LANES unless it is one vector). first: nothing else has read the block yet. */
+ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const block *b, size_t i, size_t registers,
+                              size_t n, float *const out[TILE_QUERIES], bool first, load_values *load)
 {
     vector sum[TILE_QUERIES][TILE_REGISTERS];
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < registers; k++)
             sum[g][k] = load_first(out[g] + i + k * LANES, n);
-    for (size_t p = begin; p < end; p++) {
+    const char *value = b->at;
+    for (size_t p = 0; p < b->count; p++, value += b->bytes) {
         if (first)
-            fetch_later((const char *)value + p * bytes, bytes);
+            fetch_later(b, value, b->bytes);
         for (size_t k = 0; k < registers; k++) {
-            vector values = load(value, p * length + i + k * LANES, n);
+            vector values = in_register(load(value, i + k * LANES, n));
             for (size_t g = 0; g < TILE_QUERIES; g++)
                 sum[g][k] = vector_fma(sum[g][k], vector_of(scores[g][p]), values);
         }
@@ -121,77 +133,129 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const voi
             store_first(out[g] + i + k * LANES, n, sum[g][k]);
 }
 
-/* Some queries of one key/value head and all its positions. */
+/* Some queries of one key/value head and the positions [first, first + count). */
 typedef struct attention {
     const float *query;
-    size_t queries, count, length, bytes; /* bytes of a key or value */
-    const void *key, *value;
+    size_t queries, first, count, length, bytes; /* bytes of a key or value              */
+    size_t together;                             /* positions of a block: divides a page */
+    const attend_cache *cache;
     attend_scoring scoring;
     float *scores, *out;
 } attention;
 
-ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_values *load)
+/* Returns the distance from a position to what is read LATER bytes after it: that is in the position's page, or as far behind
+ * the begin of the sequence's next page as it would be behind the end of this one. */
+ALWAYS_INLINE uintptr_t distance_later(const attention *a, size_t position)
+{
+    const attend_cache *c = a->cache;
+    size_t page = position / KV_PAGE, page_bytes = KV_PAGE * a->bytes;
+    if (position % KV_PAGE * a->bytes + LATER < page_bytes || (page + 1) * KV_PAGE >= a->first + a->count)
+        return LATER;
+    return ((uintptr_t)c->pages[page + 1] - c->pages[page]) * c->page_bytes + LATER - page_bytes;
+}
+
+/* Returns the block that begins with position first + p. half: the cache's keys or values. */
+ALWAYS_INLINE block block_at(const attention *a, const void *half, size_t p)
+{
+    size_t begin = a->first + p, left = a->together - begin % a->together;
+    return (block){.first = p,
+                   .count = a->count - p < left ? a->count - p : left,
+                   .at = attend_at(a->cache, half, begin, a->bytes),
+                   .bytes = a->bytes,
+                   .later = distance_later(a, begin)};
+}
+
+/* Computes the scores of a block; fetches: nothing has prefetched what comes later. */
+ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += 2) {
         size_t next = g + 1 < a->queries ? g + 1 : g;
         const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
-        float *const scores[] = {a->scores + g * a->count, a->scores + next * a->count};
-        for (size_t p = begin; p < end; p += TILE_POSITIONS) {
-            if (g == 0)
-                fetch_later((const char *)a->key + p * a->bytes, TILE_POSITIONS * a->bytes);
-            score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scoring.scale,
-                       scores, p, load);
+        float *const scores[] = {a->scores + g * a->count + b->first, a->scores + next * a->count + b->first};
+        for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
+            if (fetches && g == 0)
+                fetch_later(b, b->at + p * b->bytes, TILE_POSITIONS * b->bytes);
+            score_tile(query, b->at + p * b->bytes, b->bytes, b->count - p, a->length, a->scoring.scale, scores, p,
+                       load);
         }
     }
 }
 
-ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, load_values *load)
+/* Adds the values of a block to the outputs. */
+ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
         const float *scores[TILE_QUERIES];
         float *out[TILE_QUERIES];
         for (size_t k = 0; k < TILE_QUERIES; k++) {
             size_t one = g + k < a->queries ? g + k : a->queries - 1;
-            scores[k] = a->scores + one * a->count;
+            scores[k] = a->scores + one * a->count + b->first;
             out[k] = a->out + one * a->length;
         }
         size_t i = 0;
         for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
-            value_tile(scores, a->value, a->bytes, begin, end, a->length, i, TILE_REGISTERS, LANES, out,
-                       g == 0 && i == 0, load);
+            value_tile(scores, b, i, TILE_REGISTERS, LANES, out, fetches && g == 0 && i == 0, load);
         for (; i < a->length; i += LANES)
-            value_tile(scores, a->value, a->bytes, begin, end, a->length, i, 1, a->length - i, out, g == 0 && i == 0,
-                       load);
+            value_tile(scores, b, i, 1, a->length - i, out, fetches && g == 0 && i == 0, load);
     }
 }
 
-ALWAYS_INLINE size_t end_of_block(size_t begin, size_t count)
+/* Values of a block that are converted at once, and stay in the L1 cache (of at least 32 KB) beside what they come from. */
+#define CONVERTED_VALUES 4096
+
+/* Converts n values, which follow one another, to float32. */
+typedef void convert_values(const void *from, size_t n, float *out);
+
+/* Converts the keys (or values) of a block to `out`; in a page they follow one another. */
+ALWAYS_INLINE block converted(const attention *a, const block *b, float *out, convert_values *convert)
 {
-    return count - begin < BLOCK_POSITIONS ? count : begin + BLOCK_POSITIONS;
+    for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
+        size_t n = b->count - p < TILE_POSITIONS ? b->count - p : TILE_POSITIONS;
+        fetch_later(b, b->at + p * b->bytes, n * b->bytes);
+        convert(b->at + p * b->bytes, n * a->length, out + p * a->length);
+    }
+    return (block){.first = b->first, .count = b->count, .at = (const char *)out, .bytes = a->length * sizeof *out};
 }
 
-ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
+/* convert: converts blocks before they are used; NULL: they are loaded as they are. */
+ALWAYS_INLINE void attend_together(const attention *a, load_values *load, convert_values *convert)
 {
-    float total[MOST_QUERIES] = {0};
-    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
-        score_block(a, p, end_of_block(p, a->count), load);
+    float total[MOST_QUERIES] = {0}, floats[CONVERTED_VALUES];
+    for (size_t p = 0, n; p < a->count; p += n) {
+        block keys = block_at(a, a->cache->key, p);
+        n = keys.count;
+        if (convert) {
+            keys = converted(a, &keys, floats, convert);
+            score_block(a, &keys, false, load_f32);
+        } else {
+            score_block(a, &keys, true, load);
+        }
+    }
     if (a->scoring.softcap > 0)
         cap_scores(a->scores, a->queries * a->count, a->scoring.softcap);
     for (size_t g = 0; g < a->queries; g++)
         total[g] = softmax(a->scores + g * a->count, a->count, a->scoring.sinks ? a->scoring.sinks + g : NULL);
     memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
-    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
-        value_block(a, p, end_of_block(p, a->count), load);
+    for (size_t p = 0, n; p < a->count; p += n) {
+        block values = block_at(a, a->cache->value, p);
+        n = values.count;
+        if (convert) {
+            values = converted(a, &values, floats, convert);
+            value_block(a, &values, false, load_f32);
+        } else {
+            value_block(a, &values, true, load);
+        }
+    }
     for (size_t g = 0; g < a->queries; g++)
         for (size_t i = 0; i < a->length; i++)
             a->out[g * a->length + i] /= total[g];
 }
 
-ALWAYS_INLINE void attend(attention a, load_values *load)
+ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *convert)
 {
     for (size_t all = a.queries; all > 0; all -= a.queries) {
         a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
-        attend_together(&a, load);
+        attend_together(&a, load, convert);
         a.query += a.queries * a.length;
         a.scores += a.queries * a.count;
         a.out += a.queries * a.length;
@@ -199,12 +263,29 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
     }
 }
 
-#define ATTEND(format, type, level)                                                                                  \
-    static void attend_##format##_##level(const float *query, size_t queries, const void *key, const void *value,    \
-                                          size_t count, size_t length, const attend_scoring *scoring, float *scores, \
-                                          float *out)                                                                \
-    {                                                                                                                \
-        attention a = {query, queries, count, length, length * sizeof(type), key, value, *scoring, scores, out};     \
-        attend(a, load_##format);                                                                                    \
+/* For formats that are loaded as they are. bytes: of a key or value of `length` values. */
+#define ATTEND(format, bytes, level)                                                                                   \
+    static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                          float *out)                                                                  \
+    {                                                                                                                  \
+        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
+        attend(a, load_##format, NULL);                                                                                \
+    }
+
+/* For formats that are converted block by block, since that takes longer than loading what it gives. Where heads are so long
+ * that even a tile does not fit, they are loaded. */
+#define ATTEND_CONVERTED(format, bytes, level)                                                                         \
+    static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                          float *out)                                                                  \
+    {                                                                                                                  \
+        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
+        while (a.together > TILE_POSITIONS && a.together * length > CONVERTED_VALUES)                                  \
+            a.together /= 2;                                                                                           \
+        if (a.together * length <= CONVERTED_VALUES)                                                                   \
+            attend(a, load_##format, floats_of_##format);                                                              \
+        else                                                                                                           \
+            attend(a, load_##format, NULL);                                                                            \
     }
 #endif

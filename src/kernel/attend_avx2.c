@@ -1,13 +1,13 @@
 /* attend_avx2.c - attention (attend.h): scores in tiles of 2 queries x 4 positions, values in tiles of 4 queries x 16
  * dimensions. These narrow tiles read the same keys and values several times, so positions are processed in blocks that
  * stay in the L1 cache. */
-#include "avx2.h"
+#include "decode_avx2.h"
 
 #include "exponent_avx2.h"
 
 #define TILE_POSITIONS  4
 #define TILE_REGISTERS  2
-#define BLOCK_POSITIONS 64
+#define BLOCK_POSITIONS 32
 
 ALWAYS_INLINE void store_scores(const __m256 sum[8], float scale, size_t left, float *first, float *second)
 {
@@ -19,6 +19,12 @@ ALWAYS_INLINE void store_scores(const __m256 sum[8], float scale, size_t left, f
         store_first(first, left, both);
         store_first(second, left, _mm256_permute2f128_ps(both, both, 1));
     }
+}
+
+ALWAYS_INLINE __m256 in_register(__m256 v)
+{
+    __asm__("" : "+x"(v));
+    return v;
 }
 
 ALWAYS_INLINE float largest_lane(__m256 v)

@@ -1,13 +1,14 @@
 /* attend_avx512.c - attention (attend.h): scores in tiles of 2 queries x 8 positions, values in tiles of 4 queries x 64
  * dimensions, which stay in registers during the loop over the positions of a block. Eight heads and 16384 positions from
- * memory (Zen 5, one thread): without blocks 352 us, with 256 positions 300, and with prefetches (attend.h) 252. */
-#include "avx512.h"
+ * memory (Zen 5, one thread): without blocks 352 us, with prefetches (attend.h) and blocks of 256 positions 238, of 64
+ * positions 212; with pages in any order 253. */
+#include "decode_avx512.h"
 
 #include "exponent_avx512.h"
 
 #define TILE_POSITIONS  8
 #define TILE_REGISTERS  4
-#define BLOCK_POSITIONS 256
+#define BLOCK_POSITIONS 64
 
 ALWAYS_INLINE void store_scores(const __m512 sum[16], float scale, size_t left, float *first, float *second)
 {
@@ -18,6 +19,12 @@ ALWAYS_INLINE void store_scores(const __m512 sum[16], float scale, size_t left, 
      * write. */
     __m512 swapped = _mm512_shuffle_f32x4(both, both, 0x4e);
     _mm256_mask_storeu_ps(second, present, _mm512_castps512_ps256(swapped));
+}
+
+ALWAYS_INLINE __m512 in_register(__m512 v)
+{
+    __asm__("" : "+v"(v));
+    return v;
 }
 
 ALWAYS_INLINE float largest_lane(__m512 v)

@@ -1,10 +1,12 @@
 /* attend_neon.c - attention (attend.h): scores in tiles of 2 queries x 4 positions, values in tiles of 4 queries x 16
  * dimensions; 16 of the 32 registers hold sums. */
+#include "decode_neon.h"
+
 #include "exponent_neon.h"
 
 #define TILE_POSITIONS  4
 #define TILE_REGISTERS  2
-#define BLOCK_POSITIONS SIZE_MAX /* blocks have not been tried here */
+#define BLOCK_POSITIONS KV_PAGE /* shorter ones have not been tried here */
 
 ALWAYS_INLINE void store_scores(const vector sum[8], float scale, size_t left, float *first, float *second)
 {
@@ -12,6 +14,11 @@ ALWAYS_INLINE void store_scores(const vector sum[8], float scale, size_t left, f
     size_t present = left < TILE_POSITIONS ? left : TILE_POSITIONS;
     store_first(first, present, both);
     store_first(second, present, (vector){both.high, both.low});
+}
+
+ALWAYS_INLINE vector in_register(vector v)
+{
+    return v; /* there are no such instructions */
 }
 
 ALWAYS_INLINE float largest_lane(vector v)

@@ -14,6 +14,7 @@
 #include "panel.h"
 
 #define ROWS_BLOCK 128 /* positions of a block */
+_Static_assert(KV_PAGE % ROWS_BLOCK == 0, "blocks do not cross pages");
 
 /* Some rows and heads. Query t is head t % heads of row t / heads. */
 typedef struct attending {
@@ -40,10 +41,11 @@ ALWAYS_INLINE void multiply_queries(const attending *a, size_t columns, const fl
 ALWAYS_INLINE void score_positions(attending *a, size_t begin, size_t count, size_t bytes, load_values *load)
 {
     size_t length = a->run->length;
+    const uint8_t *keys = attend_at(&a->run->cache, a->run->cache.key, begin, bytes);
     for (size_t p = 0; p < count; p += PANEL_ROWS) {
         const uint8_t *row[PANEL_ROWS];
         for (size_t r = 0; r < PANEL_ROWS; r++)
-            row[r] = p + r < count ? (const uint8_t *)a->run->key + (begin + p + r) * bytes : NULL;
+            row[r] = p + r < count ? keys + (p + r) * bytes : NULL;
         for (size_t c = 0; c < length; c += PANEL_COLUMNS) {
             size_t columns = length - c < PANEL_COLUMNS ? length - c : PANEL_COLUMNS;
             fill_rows(row, c, columns, load, a->panel.weights);
@@ -86,10 +88,11 @@ ALWAYS_INLINE void weigh(attending *a, size_t t, size_t begin, size_t end, size_
 ALWAYS_INLINE void add_values(attending *a, size_t begin, size_t count, size_t bytes, load_values *load)
 {
     size_t length = a->run->length;
+    const char *values = attend_at(&a->run->cache, a->run->cache.value, begin, bytes);
     for (size_t d = 0; d < length; d += PANEL_ROWS) {
         size_t left = length - d, second = left > LANES ? left - LANES : 0;
         for (size_t p = 0; p < count; p++) {
-            const char *value = (const char *)a->run->value + (begin + p) * bytes;
+            const char *value = values + p * bytes;
             vector_store(a->panel.weights[p], load(value, d, left));
             vector_store(a->panel.weights[p] + LANES, second > 0 ? load(value, d + LANES, second) : vector_of(0));
         }
@@ -145,18 +148,26 @@ ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_va
         finish_query(&a, t);
 }
 
-#define ATTEND_ROWS(format, type, level)                                  \
-    static void attend_rows_##format##_##level(const attend_run *run)     \
-    {                                                                     \
-        attend_in_blocks(run, run->length * sizeof(type), load_##format); \
+#define ATTEND_ROWS(format, bytes, level)                             \
+    static void attend_rows_##format##_##level(const attend_run *run) \
+    {                                                                 \
+        size_t length = run->length;                                  \
+        attend_in_blocks(run, bytes, load_##format);                  \
     }
-#define ATTENTION(level)                                                                  \
-    ATTEND(f32, float, level)                                                             \
-    ATTEND(f16, uint16_t, level)                                                          \
-    ATTEND_ROWS(f32, float, level)                                                        \
-    ATTEND_ROWS(f16, uint16_t, level)                                                     \
-    const kernels level##_attention = {                                                   \
-        .attend = {[FORMAT_F32] = attend_f32_##level, [FORMAT_F16] = attend_f16_##level}, \
-        .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level, [FORMAT_F16] = attend_rows_f16_##level}};
+
+/* The kernels of the formats of a cache. */
+#define ATTENTION(level)                                                                       \
+    ATTEND(f32, length * sizeof(float), level)                                                 \
+    ATTEND(f16, length * sizeof(uint16_t), level)                                              \
+    ATTEND_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level)                            \
+    ATTEND_ROWS(f32, length * sizeof(float), level)                                            \
+    ATTEND_ROWS(f16, length * sizeof(uint16_t), level)                                         \
+    ATTEND_ROWS(q8_0, length / 32 * sizeof(block_q8_0), level)                                 \
+    const kernels level##_attention = {.attend = {[FORMAT_F32] = attend_f32_##level,           \
+                                                  [FORMAT_F16] = attend_f16_##level,           \
+                                                  [FORMAT_Q8_0] = attend_q8_0_##level},        \
+                                       .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level, \
+                                                       [FORMAT_F16] = attend_rows_f16_##level, \
+                                                       [FORMAT_Q8_0] = attend_rows_q8_0_##level}};
 
 #endif

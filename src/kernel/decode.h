@@ -3,7 +3,8 @@
  *   WEIGHT_STEP     columns that are decoded in registers at a time, WEIGHT_VECTORS registers
  *   WEIGHT_SPAN     columns whose scales are prepared together, if no block is longer
  *   scales_NAME, decode_NAME   of the block formats, as in weight_decoder; for the scales of Q4_K only
- *   store_times_bytes   stores the eight bytes of a word, each multiplied with a float16 */
+ *   store_times_bytes   stores the eight bytes of a word, each multiplied with a float16
+ *   floats_at, scale_of   convert LANES bytes, and a float16 */
 #ifndef KERNEL_DECODE_H
 #define KERNEL_DECODE_H
 
@@ -53,6 +54,26 @@ ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scale
 DECODE_FLOATS(f32)
 DECODE_FLOATS(f16)
 DECODE_FLOATS(bf16)
+
+/* Loads values as load_values does (vectors.h): LANES values, which lie in one block. */
+ALWAYS_INLINE vector load_q8_0(const void *row, size_t i, size_t n)
+{
+    const block_q8_0 *block = (const block_q8_0 *)row + i / 32;
+    (void)n;
+    return vector_multiply(vector_of(scale_of(block->d)), floats_at(block->q + i % 32));
+}
+
+/* Converts n values, whole blocks. */
+ALWAYS_INLINE void floats_of_q8_0(const void *from, size_t n, float *out)
+{
+    const block_q8_0 *block = from;
+    for (float *end = out + n; out < end; out += 32, block++) {
+        vector scale = vector_of(scale_of(block->d));
+        UNROLLED
+        for (size_t i = 0; i < 32; i += LANES)
+            vector_store(out + i, vector_multiply(scale, floats_at(block->q + i)));
+    }
+}
 
 /* Returns the columns of a span: whole blocks, and whole steps unless the row ends there. */
 ALWAYS_INLINE size_t span_length(weight_decoder format)

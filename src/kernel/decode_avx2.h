@@ -34,6 +34,17 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t 
                              _mm256_set1_ps(scales[column / 32]));
 }
 
+/* Converts LANES bytes, and a scale. */
+ALWAYS_INLINE vector floats_at(const int8_t *bytes)
+{
+    return floats_of_bytes(_mm_loadl_epi64((const void *)bytes));
+}
+
+ALWAYS_INLINE float scale_of(uint16_t half)
+{
+    return _cvtsh_ss(half);
+}
+
 /* Prepares the scales times 2^-28: see decode_q4_0(). */
 ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)
 {

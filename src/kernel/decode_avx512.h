@@ -39,6 +39,17 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t 
     }
 }
 
+/* Converts LANES bytes, and a scale. */
+ALWAYS_INLINE vector floats_at(const int8_t *bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)bytes)));
+}
+
+ALWAYS_INLINE float scale_of(uint16_t half)
+{
+    return _cvtsh_ss(half);
+}
+
 /* ---- Q4_0 ---- */
 
 ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)

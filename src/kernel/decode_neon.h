@@ -43,6 +43,17 @@ ALWAYS_INLINE void scales_of_blocks(const uint8_t *base, size_t n, size_t bytes,
 DECODE_32(q8_0)
 DECODE_32(q4_0)
 
+/* Converts LANES bytes, and a scale. */
+ALWAYS_INLINE vector floats_at(const int8_t *bytes)
+{
+    return widen8(vld1_s8(bytes));
+}
+
+ALWAYS_INLINE float scale_of(uint16_t half)
+{
+    return half_of(half);
+}
+
 ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
     vector_store(at, scale_bytes(bytes, half_of(half)));

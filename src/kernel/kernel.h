@@ -118,7 +118,24 @@ typedef struct attend_scoring {
     const float *sinks;
 } attend_scoring;
 
-typedef void attend_kernel(const float *query, size_t queries, const void *key, const void *value, size_t count,
+/* Positions of a page of the cache. Kernels take positions in blocks, and no block crosses the border of a page. */
+#define KV_PAGE 128
+
+/* The keys and values [length] of one key/value head of a sequence. They lie in pages, in any order: those of position p
+ * at place p % KV_PAGE of the page pages[p / KV_PAGE]. */
+typedef struct attend_cache {
+    const void *key, *value; /* [KV_PAGE][length]  of this head, in page 0 */
+    const uint32_t *pages;   /* the sequence's pages, from position 0 on   */
+    size_t page_bytes;       /* from a page to the next one                */
+} attend_cache;
+
+/* Returns the key (or value) of a position, where `half` is cache->key (or ->value), and `bytes` are those of one. */
+static inline const void *attend_at(const attend_cache *cache, const void *half, size_t position, size_t bytes)
+{
+    return (const char *)half + cache->pages[position / KV_PAGE] * cache->page_bytes + position % KV_PAGE * bytes;
+}
+
+typedef void attend_kernel(const float *query, size_t queries, const attend_cache *cache, size_t first, size_t count,
                            size_t length, const attend_scoring *scoring, float *scores, float *out);
 
 /* Rows of one sequence that follow one another, and some of their query heads, which share a key/value head. */
@@ -126,10 +143,10 @@ typedef struct attend_run {
     const float *query; /* of row i and head h from value i * stride + h * length on            */
     float *out;         /* likewise                                                             */
     size_t stride, rows, heads, length;
-    const void *key, *value; /* [seen + rows - 1][length], from position 0 on                   */
-    size_t seen;             /* positions that row 0 sees; every row sees one more than the one before */
-    size_t window;           /* of these it sees only the last so many; 0: all                  */
-    attend_scoring scoring;  /* sinks [heads]                                                   */
+    attend_cache cache;     /* with the positions [0, seen + rows - 1)                         */
+    size_t seen;            /* positions that row 0 sees; every row sees one more than the one before */
+    size_t window;          /* of these it sees only the last so many; 0: all                  */
+    attend_scoring scoring; /* sinks [heads]                                                   */
 } attend_run;
 typedef void kernel_attend_rows(const attend_run *run);
 
@@ -193,9 +210,10 @@ typedef struct kernels {
     void (*rope[ROPE_COUNT])(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
                              size_t pairs);
 
-    /* Computes attention of `queries` heads that share one key/value head, over `count` positions:
+    /* Computes attention of `queries` heads that share one key/value head, over the positions [first, first + count):
      * out[g] = sum_p softmax_p(score(query[g] . key[p])) value[p]
-     * query, out [queries][length] float32; key, value [count][length] in the format, F32 or F16 (NULL for others);
+     * query, out [queries][length] float32; the cache in the format, F32, F16 or Q8_0, where length is a
+     * multiple of 32 (NULL for others);
      * scores [queries][count] is scratch memory. count > 0. */
     attend_kernel *attend[FORMAT_COUNT];
     /* The same for many rows. A row's result does not depend on the others. rows > 0, seen > 0. */

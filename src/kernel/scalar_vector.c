@@ -1,6 +1,7 @@
 /* scalar_vector.c - the definition of every kernel on vectors, in plain C (products are in scalar_product.c). */
 #include "levels.h"
 
+#include "../number/blocks.h"
 #include "../number/half.h"
 #include "quantize.h"
 
@@ -165,6 +166,9 @@ static void softmax(float *scores, size_t n, const float *sink)
         scores[i] /= sum;
 }
 
+/* Returns value i of a key or value. */
+typedef float value_at(const void *data, size_t i);
+
 static float value_f32(const void *data, size_t i)
 {
     float f;
@@ -179,44 +183,41 @@ static float value_f16(const void *data, size_t i)
     return half_to_float(h);
 }
 
+static float value_q8_0(const void *data, size_t i)
+{
+    const block_q8_0 *block = (const block_q8_0 *)data + i / 32;
+    return half_to_float(block->d) * block->q[i % 32];
+}
+
 static float capped(float score, float cap)
 {
     return cap > 0 ? cap * tanhf(score / cap) : score;
 }
 
-static void attend(const float *query, size_t queries, const void *key, const void *value, size_t count, size_t length,
-                   const attend_scoring *scoring, float *scores, float *out, float (*at)(const void *data, size_t i))
+static void attend(const float *query, size_t queries, const attend_cache *cache, size_t first, size_t count,
+                   size_t length, size_t bytes, const attend_scoring *scoring, float *scores, float *out, value_at *at)
 {
     for (size_t g = 0; g < queries; g++, query += length, scores += count, out += length) {
         for (size_t p = 0; p < count; p++) {
+            const void *key = attend_at(cache, cache->key, first + p, bytes);
             float sum = 0;
             for (size_t i = 0; i < length; i++)
-                sum += query[i] * at(key, p * length + i);
+                sum += query[i] * at(key, i);
             scores[p] = capped(sum * scoring->scale, scoring->softcap);
         }
         softmax(scores, count, scoring->sinks ? scoring->sinks + g : NULL);
         for (size_t i = 0; i < length; i++)
             out[i] = 0;
-        for (size_t p = 0; p < count; p++)
+        for (size_t p = 0; p < count; p++) {
+            const void *value = attend_at(cache, cache->value, first + p, bytes);
             for (size_t i = 0; i < length; i++)
-                out[i] += scores[p] * at(value, p * length + i);
+                out[i] += scores[p] * at(value, i);
+        }
     }
 }
 
-static void attend_f32_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                              size_t length, const attend_scoring *scoring, float *scores, float *out)
-{
-    attend(query, queries, key, value, count, length, scoring, scores, out, value_f32);
-}
-
-static void attend_f16_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                              size_t length, const attend_scoring *scoring, float *scores, float *out)
-{
-    attend(query, queries, key, value, count, length, scoring, scores, out, value_f16);
-}
-
 /* One query of a run: its scores are weighed as they come, and what was summed before is scaled when a larger one does. */
-static void attend_query(const attend_run *run, size_t row, size_t head, float (*at)(const void *data, size_t i))
+static void attend_query(const attend_run *run, size_t row, size_t head, size_t bytes, value_at *at)
 {
     const attend_scoring *how = &run->scoring;
     size_t n = run->length, end = run->seen + row, from = run->window && end > run->window ? end - run->window : 0;
@@ -226,9 +227,11 @@ static void attend_query(const attend_run *run, size_t row, size_t head, float (
     for (size_t i = 0; i < n; i++)
         out[i] = 0;
     for (size_t p = from; p < end; p++) {
+        const void *key = attend_at(&run->cache, run->cache.key, p, bytes);
+        const void *value = attend_at(&run->cache, run->cache.value, p, bytes);
         float score = 0;
         for (size_t i = 0; i < n; i++)
-            score += query[i] * at(run->key, p * n + i);
+            score += query[i] * at(key, i);
         score = capped(score * how->scale, how->softcap);
         if (!(score <= largest)) {
             float shrink = expf(largest - score);
@@ -240,28 +243,35 @@ static void attend_query(const attend_run *run, size_t row, size_t head, float (
         float weight = expf(score - largest);
         total += weight;
         for (size_t i = 0; i < n; i++)
-            out[i] += weight * at(run->value, p * n + i);
+            out[i] += weight * at(value, i);
     }
     for (size_t i = 0; i < n; i++)
         out[i] /= total;
 }
 
-static void attend_rows(const attend_run *run, float (*at)(const void *data, size_t i))
+static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
 {
     for (size_t row = 0; row < run->rows; row++)
         for (size_t head = 0; head < run->heads; head++)
-            attend_query(run, row, head, at);
+            attend_query(run, row, head, bytes, at);
 }
 
-static void attend_rows_f32_scalar(const attend_run *run)
-{
-    attend_rows(run, value_f32);
-}
-
-static void attend_rows_f16_scalar(const attend_run *run)
-{
-    attend_rows(run, value_f16);
-}
+/* Both kernels for a cache of a format; bytes: of a key or value of `length` values. */
+#define ATTEND(format, bytes)                                                                                         \
+    static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache, size_t first, \
+                                         size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
+                                         float *out)                                                                  \
+    {                                                                                                                 \
+        attend(query, queries, cache, first, count, length, bytes, scoring, scores, out, value_##format);             \
+    }                                                                                                                 \
+    static void attend_rows_##format##_scalar(const attend_run *run)                                                  \
+    {                                                                                                                 \
+        size_t length = run->length;                                                                                  \
+        attend_rows(run, bytes, value_##format);                                                                      \
+    }
+ATTEND(f32, length * sizeof(float))
+ATTEND(f16, length * sizeof(uint16_t))
+ATTEND(q8_0, length / 32 * sizeof(block_q8_0))
 
 static void to_half_scalar(const float *x, size_t n, uint16_t *out)
 {
@@ -292,8 +302,10 @@ const kernels scalar_vectors = {
                  [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
-    .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
-    .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar, [FORMAT_F16] = attend_rows_f16_scalar},
+    .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
+    .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar,
+                    [FORMAT_F16] = attend_rows_f16_scalar,
+                    [FORMAT_Q8_0] = attend_rows_q8_0_scalar},
     .recur = recur_scalar,
     .to_half = to_half_scalar,
     .read = read_scalar,

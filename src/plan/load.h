@@ -68,7 +68,7 @@ void load_free(model_load *m);
  * counts of the model's tune record. density: of layers that skip neurons and of which nothing is counted; from: where it
  * is known from. value_bytes: of a value of keys and values. The engine must outlive the load. */
 hearth_status load_of_engine(model_load *out, const struct hearth_engine *engine, double density, const char *from,
-                             size_t value_bytes, hearth_error *error);
+                             double value_bytes, hearth_error *error);
 
 /* ------------------------------------------------------------------ models in files (load_shape.c) */
 

@@ -23,7 +23,7 @@ typedef struct describer {
     const tune *learnt; /* NULL: nothing is */
     arena memory;
     double density; /* of layers of which nothing is counted */
-    size_t value_bytes;
+    double value_bytes;
     hearth_placement *shares[SHARES]; /* every layer on the device, with no, half and all of its neurons */
     layer_traits *traits;             /* [layer_count] */
 } describer;
@@ -280,8 +280,8 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .has_network = f->neuron_count > 0,
                        .lacks = lacks(l, e),
                        .mixer_bytes = mixer_matrix_bytes(l),
-                       .kv_bytes = l->attention.keys_back == 0 ? position_values(l) * (double)d->value_bytes : 0,
-                       .kv_read_bytes = position_values(l) * (double)d->value_bytes,
+                       .kv_bytes = l->attention.keys_back == 0 ? position_values(l) * d->value_bytes : 0,
+                       .kv_read_bytes = position_values(l) * d->value_bytes,
                        .window = l->attention.window,
                        .state_bytes = state_values(l) * sizeof(float),
                        .neurons = f->neuron_count,
@@ -345,7 +345,7 @@ static hearth_status describe(describer *d, model_load *out, hearth_error *error
 }
 
 hearth_status load_of_engine(model_load *out, const hearth_engine *engine, double density, const char *from,
-                             size_t value_bytes, hearth_error *error)
+                             double value_bytes, hearth_error *error)
 {
     const hearth_model *m = engine->model;
     const tune *learnt = m->tune;

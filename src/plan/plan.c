@@ -54,7 +54,7 @@ typedef struct planner {
 /* Return the bytes of a layer's keys and values, of its states, and of its weights with so many neurons on the device. */
 static double cache_bytes(const planner *p, const layer_load *l)
 {
-    return l->kv_bytes * p->request->context * p->request->sequences;
+    return l->kv_bytes * plan_cache_positions(p->request->context) * p->request->sequences;
 }
 
 static double state_bytes(const planner *p, const layer_load *l)

@@ -4,8 +4,11 @@
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
+#include "../engine/kv_pages.h"
 #include "../engine/placement.h"
 #include "cost.h"
+
+#include <math.h>
 
 /* A number that the user may leave to the plan. */
 #define PLAN_FREE UINT32_MAX
@@ -25,6 +28,12 @@ typedef struct plan_request {
 /* Returns a request that leaves all to the plan. context: positions that were asked for; 0: those that the model was made
  * for (`most`), but not more than are usual. */
 plan_request plan_request_free(double device_bytes, double host_bytes, uint32_t context, uint32_t most);
+
+/* Returns the positions that the cache has for each sequence of so many: whole pages (engine/kv_pages.h). */
+static inline double plan_cache_positions(double context)
+{
+    return context > KV_PAGE ? ceil(context / KV_PAGE) * KV_PAGE : context;
+}
 
 typedef struct planned_layer {
     layer_form form;

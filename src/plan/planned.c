@@ -65,7 +65,8 @@ static hearth_status open_base(const opener *o)
 static hearth_status describe(const opener *o)
 {
     planned *p = o->out;
-    size_t value = o->options->kv == HEARTH_KV_F32 ? 4 : 2;
+    const number_traits *kv = &number_formats[kv_formats[o->options->kv].stored];
+    double value = (double)kv->block_bytes / kv->block_values;
     double density = p->is_guarded ? p->base.report.density : 0;
     bool known = density > 0;
     return load_of_engine(&p->load, p->base.engine, known ? density : 1,

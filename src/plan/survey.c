@@ -4,6 +4,7 @@
 
 #include "../base/median.h"
 #include "../engine/engine.h"
+#include "plan.h"
 #include "survey_memory.h"
 #include "timing.h"
 
@@ -94,7 +95,7 @@ static hearth_status time_share(surveyor *s, uint32_t layer, uint32_t neurons, b
         hearth_session_options options = {
             .context = s->options->context, .sequences = s->options->sequences, .kv = s->options->kv};
         status = hearth_session_memory(engine, &options, &memory, s->error);
-        double each = l->kv_bytes * s->options->context + l->state_bytes * s->options->states;
+        double each = l->kv_bytes * plan_cache_positions(s->options->context) + l->state_bytes * s->options->states;
         double known = (double)engine->uploaded->bytes + each * s->options->sequences;
         s->out->scratch_bytes = status == HEARTH_OK ? fmax(0, (double)memory.device_bytes - known) : 0;
     }

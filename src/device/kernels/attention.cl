@@ -6,11 +6,12 @@
  * multiplied by exp(m - M) (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). The terms of a
  * sum and their order depend only on the number of lanes.
  *
- * The kernels for caches of float32 and float16 are the same functions with a different constant, which the compiler
+ * The kernels for caches of float32, float16 and Q8_0 are the same functions with a different constant, which the compiler
  * folds. Nothing here knows models or layers: a cache is that of one layer. */
 
-#define CACHE_F32 0
-#define CACHE_F16 1
+#define CACHE_F32  0
+#define CACHE_F16  1
+#define CACHE_Q8_0 2
 
 /* Values that a lane reads at once: 16 bytes of float16 or 32 of float32. If a head is not made of whole chunks, or has
  * more values than fit into scratch (in no known model), values are read one by one. */
@@ -36,21 +37,52 @@ INLINE void cache_store(GLOBAL uchar *cache, size_t at, float value, uint format
         ((GLOBAL float *)cache)[at] = value;
 }
 
-INLINE float cache_value(GLOBAL const uchar *cache, size_t at, uint format)
+/* The keys (or values) that a head has in a page. scales: of Q8_0, one for each 32 values; otherwise not read. */
+typedef struct cache_piece {
+    GLOBAL const uchar *values;
+    GLOBAL const ushort *scales;
+} cache_piece;
+
+INLINE float cache_value(cache_piece piece, size_t at, uint format)
 {
-    return format == CACHE_F16 ? half_value(((GLOBAL const ushort *)cache)[at]) : ((GLOBAL const float *)cache)[at];
+    if (format == CACHE_Q8_0)
+        return (float)((GLOBAL const schar *)piece.values)[at] * half_value(piece.scales[at / 32]);
+    return format == CACHE_F16 ? half_value(((GLOBAL const ushort *)piece.values)[at])
+                               : ((GLOBAL const float *)piece.values)[at];
 }
 
 /* Loads ATTEND_CHUNK values. */
-INLINE float8 cache_chunk(GLOBAL const uchar *cache, size_t at, uint format)
+INLINE float8 cache_chunk(cache_piece piece, size_t at, uint format)
 {
-    return format == CACHE_F16 ? float8_of_halves(cache + 2 * at) : float8_load((GLOBAL const float *)cache + at);
+    if (format == CACHE_Q8_0)
+        return float8_times(float8_of_bytes(piece.values + at), float8_all(half_value(piece.scales[at / 32])));
+    return format == CACHE_F16 ? float8_of_halves(piece.values + 2 * at)
+                               : float8_load((GLOBAL const float *)piece.values + at);
 }
 
-/* Returns the index in a cache, in values, of a position of a sequence and head. */
-INLINE size_t cache_at(uint sequence, uint kv_heads, uint head, uint context, uint position, uint length)
+/* The pages of a cache (P_PAGES in kernels.h). */
+typedef struct cache_pages {
+    GLOBAL const uint *pages;
+    uint table, page_bytes, piece_bytes, positions;
+} cache_pages;
+
+/* Returns where the piece of a head begins that has a position of a sequence, in bytes. */
+INLINE size_t cache_begin(const cache_pages *c, uint sequence, uint position, uint head)
 {
-    return (((size_t)sequence * kv_heads + head) * context + position) * length;
+    size_t page = c->pages[(size_t)sequence * c->table + position / ATTEND_POSITIONS];
+    return page * c->page_bytes + (size_t)head * c->piece_bytes;
+}
+
+/* Returns the index in a piece, in values, of a position. */
+INLINE size_t cache_at(uint position, uint length)
+{
+    return (size_t)(position % ATTEND_POSITIONS) * length;
+}
+
+INLINE cache_piece cache_piece_at(const cache_pages *c, GLOBAL const uchar *cache, size_t begin, uint length)
+{
+    cache_piece piece = {cache + begin, (GLOBAL const ushort *)(cache + begin + (size_t)c->positions * length)};
+    return piece;
 }
 
 /* Rotates a query in place by the angles of its position. */
@@ -79,11 +111,64 @@ INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBA
         cache_store(keys, at + i, key[i], format);
 }
 
+/* Returns value i of a key or value once it is rotated; pairs 0: as it is. */
+INLINE float placed_value(GLOBAL const float *from, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
+                          uint halves, uint i)
+{
+    if (i >= 2 * pairs)
+        return from[i];
+    uint pair = halves ? i % pairs : i / 2, second = halves ? i >= pairs : i % 2, apart = halves ? pairs : 1;
+    float other = from[second ? i - apart : i + apart];
+    return second ? other * sine[pair] + from[i] * cosine[pair] : from[i] * cosine[pair] - other * sine[pair];
+}
+
+/* Values that are rounded to Q8_0 at a time. */
+#define PLACE_VALUES 256
+/* The largest size of a value that Q8_0 can hold, 127 times the largest float16. */
+#define MOST_Q8_0 8319008.0f
+#define HALF_NAN  0x7e00
+
+/* Rotates a key (or with pairs 0 takes a value) and stores it as Q8_0, rounded as the format's encoder does (number/), from value
+ * `at` of the piece on. A block with a value that Q8_0 cannot hold gets the scale NaN, so that the fault shows. turned
+ * [PLACE_VALUES], factors [PLACE_VALUES / 32]. */
+INLINE void place_blocks(GLOBAL const float *from, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
+                         uint halves, uint length, GLOBAL uchar *values, GLOBAL ushort *scales, size_t at,
+                         LOCAL float *turned, LOCAL float *factors)
+{
+    for (uint begin = 0; begin < length; begin += PLACE_VALUES) {
+        uint n = least(PLACE_VALUES, length - begin);
+        for (uint i = LANE; i < n; i += LANES)
+            turned[i] = placed_value(from, cosine, sine, pairs, halves, begin + i);
+        BARRIER();
+        for (uint b = LANE; b < n / 32; b += LANES) {
+            float most = 0.0f;
+            bool fits = true;
+            for (uint i = 32 * b; i < 32 * b + 32; i++) {
+                float size = magnitude_of(turned[i]);
+                fits = fits && size <= MOST_Q8_0; /* false for NaN */
+                most = size > most ? size : most;
+            }
+            float scale = DIVIDE(most, 127.0f);
+            factors[b] = fits && scale > 0.0f ? DIVIDE(1.0f, scale) : 0.0f;
+            scales[(at + begin) / 32 + b] = fits ? half_bits(scale) : (ushort)HALF_NAN;
+        }
+        BARRIER();
+        for (uint i = LANE; i < n; i += LANES) {
+            float value = factors[i / 32] > 0.0f ? turned[i] * factors[i / 32] : 0.0f;
+            int whole = (int)value;
+            float rest = value - (float)whole;
+            ((GLOBAL schar *)values)[at + begin + i] = (schar)(whole + (rest >= 0.5f) - (rest <= -0.5f));
+        }
+        BARRIER(); /* before the next values overwrite these */
+    }
+}
+
 /* An item is a head of a row: first the query heads, then the key/value heads. */
 INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *query, GLOBAL const float *key,
                   GLOBAL const float *value, GLOBAL const float *cosine, GLOBAL const float *sine, GLOBAL uchar *keys,
-                  GLOBAL uchar *values, uint heads, uint kv_heads, uint length, uint pairs, uint halves, uint context,
-                  uint stride_q, uint stride_k, uint group, uint groups)
+                  GLOBAL uchar *values, cache_pages pages, uint heads, uint kv_heads, uint length, uint pairs,
+                  uint halves, uint stride_q, uint stride_k, uint group, uint groups, LOCAL float *turned,
+                  LOCAL float *factors)
 {
     uint all_heads = heads + kv_heads;
     for (uint item = group; item < step->count * all_heads; item += groups) {
@@ -98,21 +183,35 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             continue;
         }
         size_t from = (size_t)t * stride_k + (size_t)(head - heads) * length;
-        size_t at = cache_at(step->row[t].sequence, kv_heads, head - heads, context, step->row[t].position, length);
-        place_key(key + from, cosines, sines, pairs, halves, length, keys, at, format);
+        uint position = step->row[t].position;
+        size_t piece = cache_begin(&pages, step->row[t].sequence, position, head - heads);
+        size_t at = cache_at(position, length);
+        if (format == CACHE_Q8_0) {
+            size_t behind = piece + (size_t)pages.positions * length;
+            place_blocks(key + from, cosines, sines, pairs, halves, length, keys + piece,
+                         (GLOBAL ushort *)(keys + behind), at, turned, factors);
+            place_blocks(value + from, cosines, sines, 0, halves, length, values + piece,
+                         (GLOBAL ushort *)(values + behind), at, turned, factors);
+            continue;
+        }
+        place_key(key + from, cosines, sines, pairs, halves, length, keys + piece, at, format);
         for (uint i = LANE; i < length; i += LANES)
-            cache_store(values, at + i, value[from + i], format);
+            cache_store(values + piece, at + i, value[from + i], format);
     }
 }
 
-#define X(name, FORMAT)                                                                                            \
-    KERNEL(name, P_PLACE)                                                                                          \
-    {                                                                                                              \
-        place(FORMAT, step, query, key, value, cosine, sine, keys, values, heads, kv_heads, length, pairs, halves, \
-              context, stride_q, stride_k, GROUP, GROUPS);                                                         \
+#define X(name, FORMAT)                                                                                           \
+    KERNEL(name, P_PLACE)                                                                                         \
+    {                                                                                                             \
+        LOCAL_ARRAY(float, turned, PLACE_VALUES);                                                                 \
+        LOCAL_ARRAY(float, factors, PLACE_VALUES / 32);                                                           \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                   \
+        place(FORMAT, step, query, key, value, cosine, sine, keys, values, cache, heads, kv_heads, length, pairs, \
+              halves, stride_q, stride_k, GROUP, GROUPS, turned, factors);                                        \
     }
 X(place_f32, CACHE_F32)
 X(place_f16, CACHE_F16)
+X(place_q8_0, CACHE_Q8_0)
 #undef X
 
 /* ------------------------------------------------------------------ one split
@@ -122,8 +221,8 @@ X(place_f16, CACHE_F16)
 /* Computes partial scores of `count` keys with `n` consecutive queries: those of query q and position p are
  * parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the number of lanes that share a key. `whole`:
  * heads are made of whole chunks. */
-INLINE uint attend_keys(GLOBAL const float *query, uint n, GLOBAL const uchar *keys, size_t at, LOCAL float *parts,
-                        uint count, uint length, bool whole, uint format)
+INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, size_t at, LOCAL float *parts, uint count,
+                        uint length, bool whole, uint format)
 {
     if (!whole) {
         for (uint p = LANE; p < count; p += LANES)
@@ -188,7 +287,7 @@ INLINE void local_store8(LOCAL float *to, float8 v)
 /* Computes partial sums of weights[q][p] * value[p]: each team takes the positions own, own + teams, ... and writes its
  * sum to sums[q][own][length]. Returns the number of teams; 0 if the complete sums are already in `out`, `stride` from
  * query to query. */
-INLINE uint attend_values(LOCAL const float *weights, uint n, GLOBAL const uchar *values, size_t at, LOCAL float *sums,
+INLINE uint attend_values(LOCAL const float *weights, uint n, cache_piece values, size_t at, LOCAL float *sums,
                           GLOBAL float *out, size_t stride, uint count, uint length, bool whole, uint format)
 {
     if (!whole) {
@@ -286,13 +385,13 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 }
 
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
-                   GLOBAL const uchar *values, GLOBAL float *partial, uint heads, uint kv_heads, uint length,
-                   uint context, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
+                   GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, uint heads, uint kv_heads,
+                   uint length, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
                    float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
                    LOCAL float *shared)
 {
-    bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
-                 length <= ATTEND_SCRATCH / ATTEND_QUERIES;
+    bool whole =
+        length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 && length <= ATTEND_SCRATCH / ATTEND_QUERIES;
     uint per_row = ATTEND_ITEMS(heads, kv_heads, splits), rows = attend_rows(step, first_row, most_rows);
     size_t width = length + 2, stride = splits * width; /* floats of a split; from query to query */
     for (uint item = group; item < rows * per_row; item += groups) {
@@ -306,9 +405,10 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
             continue;
         }
         uint count = o.stop - o.begin;
-        size_t at = cache_at(step->row[o.t].sequence, kv_heads, o.first / (heads / kv_heads), context, o.begin, length);
-        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, keys, at, scratch,
-                                count, length, whole, format);
+        size_t begin = cache_begin(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
+        size_t at = cache_at(o.begin, length);
+        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n,
+                                cache_piece_at(&pages, keys, begin, length), at, scratch, count, length, whole, format);
         BARRIER();
         NO_UNROLL
         for (uint q = 0; q < o.n; q++) {
@@ -319,7 +419,8 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
                 out[q * stride + length + 1] = sum;
             }
         }
-        uint teams = attend_values(weights, o.n, values, at, scratch, out, stride, count, length, whole, format);
+        uint teams = attend_values(weights, o.n, cache_piece_at(&pages, values, begin, length), at, scratch, out,
+                                   stride, count, length, whole, format);
         BARRIER();
         uint ready = teams > 0 ? o.n * length : 0;
         for (uint k = LANE; k < ready; k += LANES) {
@@ -333,17 +434,19 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
     }
 }
 
-#define X(name, FORMAT)                                                                                            \
-    KERNEL(name, P_ATTEND)                                                                                         \
-    {                                                                                                              \
-        LOCAL_ARRAY(float, scratch, ATTEND_SCRATCH);                                                               \
-        LOCAL_ARRAY(float, weights, ATTEND_QUERIES * ATTEND_POSITIONS);                                                           \
-        LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                               \
-        attend(FORMAT, step, query, keys, values, partial, heads, kv_heads, length, context, window, splits,       \
-               stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);           \
+#define X(name, FORMAT)                                                                                              \
+    KERNEL(name, P_ATTEND)                                                                                           \
+    {                                                                                                                \
+        LOCAL_ARRAY(float, scratch, ATTEND_SCRATCH);                                                                 \
+        LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                               \
+        LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                                 \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                      \
+        attend(FORMAT, step, query, keys, values, cache, partial, heads, kv_heads, length, window, splits, stride_q, \
+               first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);                       \
     }
 X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)
+X(attend_q8_0, CACHE_Q8_0)
 #undef X
 
 /* ------------------------------------------------------------------ combining the splits */

@@ -89,7 +89,7 @@
 #define TILE_ROWS         64   /* rows of one item of product_many, columns of one of accumulate_many */
 #define TILE_TOKENS       32   /* and tokens of both                                            */
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
-#define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
+#define ATTEND_POSITIONS  128  /* positions of one split of attend, and of a page of the cache  */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
 #define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
 #define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
@@ -176,19 +176,25 @@
  * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: R */
 #define P_CUT(B, V, F) B(float, first) V(n) F(deviations)
 
+/* The cache of keys and values lies in pages: `pages` [sequence][table] are the pages of each sequence, which has position p
+ * at place p % ATTEND_POSITIONS of its page p / ATTEND_POSITIONS. `keys` and `values` begin with what page 0 has of one
+ * layer: [kv_heads][piece_bytes], a piece being [positions][length] in the format of the kernel's name: f32, f16, or q8_0,
+ * int8 [positions][length] and then the f16 scales [positions][length / 32]; there length is a multiple of 32. That of the next
+ * page lies `page_bytes` further. A page has ATTEND_POSITIONS positions, or fewer where no sequence has more. */
+#define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
+
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
  * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
- * value [T][stride_k]; keys, values: [sequence][kv_heads][context][length] of one layer, in the format of the kernel's
- * name.
+ * value [T][stride_k].
  * items: R * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                       \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
-        B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(halves) V(context) V(stride_q) \
-        V(stride_k)
+        B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) V(heads) V(kv_heads) V(length) V(pairs) \
+        V(halves) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
- * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key, and
+ * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, and
  * then softcap * tanh(score / softcap) unless softcap is 0.
  * Takes the rows from `first_row` on, at most `most_rows`: a long step's results of all splits would need much memory.
  * partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
@@ -199,8 +205,9 @@
 #define ATTEND_ITEMS(heads, kv_heads, splits) \
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
-    B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
-        V(length) V(context) V(window) V(splits) V(stride_q) V(first_row) V(most_rows) F(scale) F(softcap)
+    B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)     \
+        B(float, partial) V(heads) V(kv_heads) V(length) V(window) V(splits) V(stride_q) V(first_row) V(most_rows) \
+        F(scale) F(softcap)
 
 /* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are
  * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
@@ -348,8 +355,9 @@
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
     X(quantize, P_QUANTIZE) X(norm, P_NORM) X(norm_ranges, P_NORM_RANGES)        \
     X(norm_neurons, P_NORM_NEURONS) X(norm_joined, P_NORM_JOINED)                \
-    X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
-    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
+    X(place_f32, P_PLACE) X(place_f16, P_PLACE) X(place_q8_0, P_PLACE)           \
+    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_q8_0, P_ATTEND)     \
+    X(attend_join, P_ATTEND_JOIN)                                                \
     X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
     X(predict_streams, P_PREDICT_STREAMS) X(correct_streams, P_CORRECT_STREAMS)  \
     X(cut, P_CUT) X(compact, P_COMPACT) X(activate, P_ACTIVATE)                  \
