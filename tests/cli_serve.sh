@@ -22,7 +22,7 @@ refused 1 "no-such-model" "$HEARTH" serve no-such-model
 # The commands of docs/serve.md, asked of a server at another port.
 "${serve[@]}" -q --chat-template chatml >"$scratch/listening" 2>"$scratch/err" </dev/null &
 server=$!
-for i in $(seq 600); do
+for _ in $(seq 600); do
     url=$(sed -n 's/^listening on //p' "$scratch/listening")
     [ -z "$url" ] || break
     sleep 0.05

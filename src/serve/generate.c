@@ -90,6 +90,8 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
     const char *key;
     json_t *value;
     *count = 0;
+    if (!g->biases)
+        return true;
     if (json_object_size(g->biases) > MOST_BIASES)
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
     json_object_foreach(g->biases, key, value) if (!read_bias(s, key, value, &biases[(*count)++])) return problem_field(
