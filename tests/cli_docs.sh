@@ -35,6 +35,8 @@ hearth * humaneval.txt * | a text that tools/answer-questions writes
 for text in *          | learns and measures for minutes
 hearth eval sparsity gemma* | a published model, from a Python package of 250 MB
 hearth tune gemma*     | the same
+hearth serve *         | does not end; cli_serve runs one
+curl *                 | asks a server; cli_serve asks the same
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 

@@ -19,6 +19,34 @@ refused 2 "--body-limit: 'much' is not a size" "${serve[@]}" --body-limit much
 refused 2 "there is none named 'nobody'" "${serve[@]}" -q --chat-template nobody
 refused 1 "no-such-model" "$HEARTH" serve no-such-model
 
+# The commands of docs/serve.md, asked of a server at another port.
+"${serve[@]}" -q --chat-template chatml >"$scratch/listening" 2>"$scratch/err" </dev/null &
+server=$!
+for _ in $(seq 600); do
+    url=$(sed -n 's/^listening on //p' "$scratch/listening")
+    [ -z "$url" ] || break
+    sleep 0.05
+done
+if command -v curl >/dev/null; then
+    awk '
+        /^    > / && open { command = command " " substr($0, 7); next }
+        open { print command; open = 0 }
+        /^    \$ curl / { command = substr($0, 7); open = 1 }
+    ' "$SOURCE/docs/serve.md" >"$scratch/commands"
+    while IFS= read -r command; do
+        eval "${command//http:\/\/127.0.0.1:8080/$url}" >"$scratch/answer" 2>&1 </dev/null && pass || fail "$command: $?"
+        case "$command" in
+            *top_p*) has "$command" "$(cat "$scratch/answer")" '"param":"top_p"' ;;
+            *) is "$command: errors ($(head -c 200 "$scratch/answer"))" "$(grep -c '"error"' "$scratch/answer" || true)" 0 ;;
+        esac
+    done <"$scratch/commands"
+    [ "$(wc -l <"$scratch/commands")" -ge 8 ] && pass || fail "commands of docs/serve.md: $(cat "$scratch/commands")"
+else
+    skip_part "curl is missing"
+fi
+kill "$server"
+wait "$server" && pass || fail "the end of a server: $?"
+
 command -v python3 >/dev/null || skip "there is no python3"
 python3 "$SOURCE/tests/serve_clients.py" "$HEARTH" "$model" </dev/null >"$scratch/clients" 2>&1 && pass ||
     fail "clients: $(grep -v ' s$' "$scratch/clients" | tail -20)"

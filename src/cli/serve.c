@@ -49,7 +49,7 @@ static const option rows[] = {
          0, "timeout", COUNT, serve_values, patience, "SECONDS",
          "ends a connection without a sign of life for so long (default 60); one that waits for an answer stays"),
      .least = 1, .most = 86400},
-    {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 16M)")},
+    {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 8M)")},
 };
 
 static void defaults(void *values)
@@ -61,7 +61,7 @@ static void defaults(void *values)
                         .queue = 256,
                         .connections = 4096,
                         .patience = 60,
-                        .body = "16M"};
+                        .body = "8M"};
     sampling_defaults(&v->sampling);
 }
 

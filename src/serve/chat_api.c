@@ -179,7 +179,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
         ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
     ok = ok && generation_send(s, &g, j, "messages", p);
     job_release(j);
-    if (!ok) {
+    if (!ok || !t) {
         talk_free(t);
         return false;
     }

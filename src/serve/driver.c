@@ -38,7 +38,7 @@ struct driver {
     pthread_mutex_t lock;
     hearth_error lost; /* status other than HEARTH_OK: the device has failed */
     driver_answer listed[MOST_LISTED];
-    size_t listed_count, running, waiting;
+    size_t listed_count, running;
 };
 
 /* ------------------------------------------------------------------ choices end */
@@ -268,7 +268,6 @@ static void publish(driver *d, bool now)
     live_note(d->options.live, d->session, load.answer_tokens, d->scheduled);
     pthread_mutex_lock(&d->lock);
     d->running = d->scheduled;
-    d->waiting = mailbox_weight(&d->box) - d->scheduled;
     d->listed_count = 0;
     for (job *j = d->jobs; j; j = j->next)
         for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
@@ -286,8 +285,9 @@ size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, 
     pthread_mutex_lock(&d->lock);
     size_t count = d->listed_count < most ? d->listed_count : most;
     memcpy(out, d->listed, count * sizeof *out);
-    *running = d->running;
-    *waiting = d->waiting;
+    size_t all = mailbox_weight(&d->box);
+    *running = d->running < all ? d->running : all;
+    *waiting = all - *running;
     pthread_mutex_unlock(&d->lock);
     return count;
 }

@@ -73,26 +73,28 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
 
 /* ------------------------------------------------------------------ what the library needs */
 
-static bool read_bias(const char *key, const json_t *value, hearth_logit_bias *out)
+static bool read_bias(const serve *s, const char *key, const json_t *value, hearth_logit_bias *out)
 {
     char *end;
     errno = 0;
     long id = strtol(key, &end, 10);
     double bias = json_number_value(value);
     *out = (hearth_logit_bias){(int32_t)id, (float)bias};
-    return end > key && !*end && !errno && id >= 0 && id <= INT32_MAX && json_is_number(value) && bias >= -100 &&
-           bias <= 100;
+    return end > key && !*end && !errno && id >= 0 && id < (long)s->info.vocabulary_size && json_is_number(value) &&
+           bias >= -100 && bias <= 100;
 }
 
 /* Reads {"15043": -1.5} into biases [MOST_BIASES]. */
-static bool read_biases(const generation *g, hearth_logit_bias *biases, size_t *count, problem *p)
+static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *biases, size_t *count, problem *p)
 {
     const char *key;
     json_t *value;
     *count = 0;
+    if (!g->biases)
+        return true;
     if (json_object_size(g->biases) > MOST_BIASES)
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
-    json_object_foreach(g->biases, key, value) if (!read_bias(key, value, &biases[(*count)++])) return problem_field(
+    json_object_foreach(g->biases, key, value) if (!read_bias(s, key, value, &biases[(*count)++])) return problem_field(
         p, "logit_bias", "invalid_value",
         "logit_bias: must map the numbers of tokens to numbers from -100 to 100, but has \"%.32s\"", key);
     return true;
@@ -164,7 +166,7 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "logit_bias: out of memory");
-    bool ok = read_biases(g, biases, &sampling.bias_count, p);
+    bool ok = read_biases(s, g, biases, &sampling.bias_count, p);
     sampling.biases = biases;
     hearth_status status = ok ? fill_choices(s, g, j, &sampling, &error) : HEARTH_OK;
     mem_free(biases);

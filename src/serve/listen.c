@@ -37,7 +37,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
 /* Says where a socket listens, with the port that it was given. */
 static bool describe(int fd, char *url, size_t size, bool *is_local)
 {
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t length = sizeof own;
     char name[NI_MAXHOST], port[NI_MAXSERV];
     if (getsockname(fd, (struct sockaddr *)&own, &length) != 0 ||

@@ -25,19 +25,12 @@ static const struct meaning {
     {HEARTH_OK, 500, "internal_error"},
 };
 
-static void fill(problem *p, unsigned status, const char *param, const char *code, const char *format, va_list values)
-{
-    p->status = status;
-    p->code = code;
-    snprintf(p->param, sizeof p->param, "%s", param ? param : "");
-    vsnprintf(p->message, sizeof p->message, format, values);
-}
-
 bool problem_set(problem *p, unsigned status, const char *code, const char *format, ...)
 {
     va_list values;
+    *p = (problem){.status = status, .code = code};
     va_start(values, format);
-    fill(p, status, NULL, code, format, values);
+    vsnprintf(p->message, sizeof p->message, format, values);
     va_end(values);
     return false;
 }
@@ -45,8 +38,10 @@ bool problem_set(problem *p, unsigned status, const char *code, const char *form
 bool problem_field(problem *p, const char *param, const char *code, const char *format, ...)
 {
     va_list values;
+    *p = (problem){.status = 400, .code = code};
+    snprintf(p->param, sizeof p->param, "%s", param);
     va_start(values, format);
-    fill(p, 400, param, code, format, values);
+    vsnprintf(p->message, sizeof p->message, format, values);
     va_end(values);
     return false;
 }

@@ -141,8 +141,9 @@ static bool is_failed(const said *c, problem *p)
 static json_t *usage(const talk *t)
 {
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)t->prompt_tokens, "completion_tokens",
-                     (json_int_t)t->answer_tokens, "total_tokens", (json_int_t)(t->prompt_tokens + t->answer_tokens),
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)t->reused_tokens);
+                     (json_int_t)t->answer_tokens, "total_tokens",
+                     (json_int_t)t->prompt_tokens + (json_int_t)t->answer_tokens, "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)t->reused_tokens);
 }
 
 /* Returns the frame of an answer; choices: a list, released. usage: NULL: none. */

@@ -1,0 +1,238 @@
+/* serve_api.c - the handlers without HTTP, with a real model and a thread that computes: what they answer, and that every
+ * allocation may fail. */
+#include "../src/base/memory.h"
+#include "../src/serve/api.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+typedef struct bench {
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_engine *engine;
+    serve serve;
+} bench;
+
+static void on_lost(void *user)
+{
+    (void)user;
+    fail_msg("the driver gave up");
+}
+
+static int open_bench(void **state)
+{
+    static bench b;
+    const hearth_runtime_options one = {.threads = 1};
+    const hearth_engine_options exact = {.activations = HEARTH_ACTIVATIONS_F32};
+    assert_int_equal(hearth_runtime_create(&b.runtime, &one, NULL), HEARTH_OK);
+    assert_int_equal(hearth_model_open(&b.model, HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, NULL), HEARTH_OK);
+    assert_int_equal(hearth_engine_create(&b.engine, b.runtime, b.model, &exact, NULL), HEARTH_OK);
+    b.serve = (serve){.options = {.name = "story",
+                                  .template_name = "chatml",
+                                  .sampling = hearth_sampling_default(),
+                                  .session = {.sequences = 2},
+                                  .queue = 6},
+                      .engine = b.engine,
+                      .model = b.model};
+    hearth_model_describe(b.model, &b.serve.info);
+    const driver_options options = {
+        .session = b.serve.options.session, .queue = 6, .metrics = &b.serve.metrics, .on_lost = on_lost};
+    assert_int_equal(driver_create(&b.serve.driver, b.engine, &options, NULL), HEARTH_OK);
+    *state = &b;
+    return 0;
+}
+
+static int close_bench(void **state)
+{
+    bench *b = *state;
+    driver_destroy(b->serve.driver);
+    hearth_engine_destroy(b->engine);
+    hearth_model_close(b->model);
+    hearth_runtime_destroy(b->runtime);
+    return 0;
+}
+
+static void doze(void)
+{
+    const struct timespec moment = {.tv_nsec = 200000};
+    nanosleep(&moment, NULL);
+}
+
+/* Waits until the driver has let go of everything: nothing is left but so many blocks. */
+static void settle(serve *s, long blocks)
+{
+    size_t running = 1, waiting = 1;
+    driver_answer none;
+    for (int i = 0; i < 20000 && (running + waiting > 0 || mem_live() != blocks); i++) {
+        doze();
+        (void)driver_list(s->driver, &none, 0, &running, &waiting);
+    }
+    assert_int_equal(running + waiting, 0);
+    assert_int_equal(mem_live(), blocks);
+}
+
+/* Waits for a talk as a connection would. Streams are gathered in the body. */
+static void finish(reply *r)
+{
+    talk *t = r->talk;
+    bool ended = false, ok = true;
+    if (!t)
+        return;
+    while (!t->streams && !talk_collect(t, r))
+        doze();
+    while (t->streams && ok && !ended) {
+        ok = talk_stream(t, &r->body, &ended);
+        doze();
+    }
+    if (!ok)
+        r->status = 500;
+    talk_free(t);
+    r->talk = NULL;
+}
+
+/* Asks a handler; returns the answer, to be released. NULL: it is no JSON. */
+static json_t *ask(serve *s, handler *whom, const char *body, unsigned *status)
+{
+    reply r = {0};
+    whom(s, span_of(body), &r);
+    finish(&r);
+    *status = r.status;
+    json_t *out = r.body.size ? json_loadb(r.body.data, r.body.size, 0, NULL) : NULL;
+    buffer_free(&r.body);
+    return out;
+}
+
+static void answers(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    unsigned status;
+    json_t *one = ask(s, completion_answer_request, "{\"prompt\": \"Once\", \"temperature\": 0}", &status);
+    json_t *choice = json_array_get(json_object_get(one, "choices"), 0);
+    assert_int_equal(status, 200);
+    assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")), "length");
+    json_t *all = ask(s, completion_answer_request,
+                      "{\"prompt\": [\"Once\", \"Once\", \"Once\"], \"n\": 2, \"temperature\": 0}", &status);
+    assert_int_equal(json_array_size(json_object_get(all, "choices")), 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(json_equal(json_object_get(json_array_get(json_object_get(all, "choices"), i), "text"),
+                               json_object_get(choice, "text")));
+    json_decref(one);
+    json_decref(all);
+    one = ask(s, completion_answer_request, "{\"prompt\": \"Once\", \"n\": 9}", &status);
+    assert_int_equal(status, 400);
+    json_decref(one);
+    settle(s, blocks);
+}
+
+static void a_full_queue_says_so(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    static const char body[] = "{\"prompt\": \"Once\", \"n\": 8, \"max_tokens\": 400, \"ignore_eos\": true}";
+    reply first = {0};
+    long blocks = mem_live();
+    unsigned status;
+    completion_answer_request(s, span_of(body), &first);
+    assert_non_null(first.talk);
+    json_t *second = ask(s, completion_answer_request, body, &status);
+    assert_int_equal(status, 503);
+    json_decref(second);
+    talk_free(first.talk); /* as a connection that is closed */
+    settle(s, blocks);
+    assert_true(metrics_get(&s->metrics, METRIC_CANCELLED) > 0);
+}
+
+/* What is asked while memory runs out. */
+static const struct question {
+    handler *whom;
+    const char *body;
+    bool streams;
+} questions[] = {
+    {text_tokenize, "{\"content\": \"Once upon a time\", \"with_pieces\": true}", false},
+    {text_detokenize, "{\"tokens\": [1, 403, 407]}", false},
+    {text_apply_template,
+     "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]}]}", false},
+    {state_metrics, "", false},
+    {state_slots, "", false},
+    {state_props, "", false},
+    {state_models, "", false},
+    {state_health, "", false},
+    {chat_answer_request,
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"max_tokens\": 3, \"logprobs\": true, "
+     "\"top_logprobs\": 2, "
+     "\"stop\": [\"zz\"], \"logit_bias\": {\"5\": 1}}",
+     false},
+    {completion_answer_request,
+     "{\"prompt\": [\"Once\", [1, 403]], \"max_tokens\": 3, \"logprobs\": 2, \"echo\": true, \"n\": 2}", false},
+    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 1, \"logprobs\": 2, \"echo\": true}", false},
+    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 3, \"stream\": true}", true},
+};
+
+/* Asks while the n-th allocation and all later ones fail. Returns whether it was answered in full. */
+static bool ask_without_memory(serve *s, const struct question *q, long n)
+{
+    reply r = {0};
+    mem_fail_at(n);
+    q->whom(s, span_of(q->body), &r);
+    finish(&r);
+    mem_fail_at(-1);
+    bool ok = r.status == 200 || (q->streams && r.status == 0);
+    if (!ok && r.status != 500 && r.status != 503)
+        fail_msg("%s: allocation %ld: status %u, %.*s", q->body, n, r.status, (int)r.body.size, r.body.data);
+    if (q->streams)
+        ok = r.body.size > 14 && memcmp(r.body.data + r.body.size - 14, "data: [DONE]\n\n", 14) == 0;
+    buffer_free(&r.body);
+    return ok;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        long n = 0, blocks;
+        assert_true(ask_without_memory(s, &questions[i], -1)); /* what is taken once and stays */
+        for (int wait = 0; wait < 100; wait++)
+            doze();
+        blocks = mem_live();
+        while (!ask_without_memory(s, &questions[i], n)) {
+            settle(s, blocks);
+            assert_true(++n < 1000);
+        }
+        settle(s, blocks);
+    }
+}
+
+static void a_driver_that_stops_tells_all(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    static const char body[] = "{\"prompt\": \"Once\", \"n\": 8, \"max_tokens\": 400, \"ignore_eos\": true}";
+    reply r = {0};
+    unsigned status;
+    completion_answer_request(s, span_of(body), &r);
+    driver_stop(s->driver);
+    finish(&r);
+    assert_int_equal(r.status, 503);
+    assert_non_null(memmem(r.body.data, r.body.size, "shutting_down", 13));
+    buffer_free(&r.body);
+    json_t *late = ask(s, completion_answer_request, body, &status);
+    assert_int_equal(status, 503);
+    json_decref(late);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers),
+        cmocka_unit_test(a_full_queue_says_so),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_driver_that_stops_tells_all),
+    };
+    return cmocka_run_group_tests(tests, open_bench, close_bench);
+}
