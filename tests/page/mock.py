@@ -195,7 +195,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.reply(200, {"object": "list", "data": [{"id": "stories-1b-relu", "object": "model"}]})
             if path == "/props":
                 return self.reply(200, {
-                    "model": "stories-1b-relu", "build": "hearth 1.0", "mode": "exact", "guarantee": "bitwise", "n_ctx": 4096,
+                    "model": "stories-1b-relu", "build": "hearth 1.0", "mode": "exact", "guarantee": "bitwise",
+                    "n_ctx": 4096,
                     "chat_template": None if "no-template" in self.state.settings else "{{ messages }}",
                     "default_generation_settings": {"temperature": 0.8, "top_p": 0.95}})
             return self.reply(200, live_document(self.state))
