@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """drive.py [URL] [--pictures PREFIX]: uses the page in headless Chromium as a person would, and checks what comes of it.
 Without a URL it starts mock.py; with the URL of a hearth serve that runs, checks that need the mock's replies are skipped.
-The last line is "page: N passed, N failed, N skipped"; the exit status is 1 if something failed."""
+The last line is "page: N passed, N failed, N skipped"; the exit status is 1 if something failed, 77 without Chromium."""
 import argparse
 import json
 import os
@@ -752,8 +752,8 @@ def main():
     options = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
-        print("no chromium\npage: 0 passed, 0 failed, 1 skipped")
-        return 0
+        print("skipped: no Chromium")
+        return 77
     server = mock.start()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     own = f"http://127.0.0.1:{server.server_address[1]}/"

@@ -146,7 +146,7 @@ function runOf(text, at, end) {
   const right = !/\s/.test(before) && (!PUNCTUATION.test(before) || /\s/.test(after) || PUNCTUATION.test(after));
   const word = text[at] === '_'; // not inside a word, so that snake_case stays
   return {
-    mark: text[at], count: end - at, nodes: [],
+    mark: text[at], count: end - at,
     opens: left && (!word || !right || PUNCTUATION.test(before)),
     closes: right && (!word || !left || PUNCTUATION.test(after)),
   };
