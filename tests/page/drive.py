@@ -432,6 +432,21 @@ def without_a_template(page):
 
 
 @check(needs_mock=True)
+def two_models(page):
+    """With several models one is chosen, asked, and remembered."""
+    page.mock("set?two-models=1")
+    page.open()
+    page.wait("document.querySelectorAll('#model-choice option').length === 2")
+    expect(page.run("document.querySelector('#model-choice').checkVisibility()"), "the choice is hidden")
+    page.run("""(() => { const choice = document.querySelector('#model-choice');
+        choice.value = 'other-7b'; choice.dispatchEvent(new Event('change')); })()""")
+    page.browser.reload()
+    page.wait("document.querySelector('#model-choice').value === 'other-7b'")
+    page.ask("hello")
+    equal(page.seen()[-1]["body"]["model"], "other-7b", "the model that is asked")
+
+
+@check(needs_mock=True)
 def reasoning(page):
     page.ask("think about it")
     equal(page.text(".reasoning summary"), "Reasoning", "the title")

@@ -41,13 +41,16 @@ export class Server {
     try {
       const { data } = await getJson('v1/models', this.#settings.key);
       this.#showModels((Array.isArray(data) ? data : []).map((entry) => String(entry.id)));
-      this.#banner('');
     } catch (error) {
       if (!(error instanceof ApiError))
         throw error;
-      this.#explain(error);
-      return;
+      if (error.status !== 404) { // without a list of models the server answers with the one it has
+        this.#explain(error);
+        return;
+      }
+      this.#showModels([]);
     }
+    byId('banner').hidden = true;
     await this.#showFacts();
   }
 
@@ -86,27 +89,26 @@ export class Server {
       this.#banner(error.message, 'Enter a key', this.#askKey);
     } else if (error.busy) {
       this.#countDown(error, error.retryAfter ?? 5);
-    } else if (error.status === 404) {
-      this.#banner(''); // no list of models: the server answers with the one it has
     } else {
       this.#banner([error.message, error.detail].filter(Boolean).join(' '), 'Try again', () => this.ask());
     }
   }
 
-  #countDown(error, left) {
-    if (left <= 0) {
-      this.ask();
-      return;
-    }
-    this.#banner(`${error.detail || error.message} Trying again in ${left} ${left === 1 ? 'second' : 'seconds'}.`,
-      'Try now', () => this.ask());
-    this.#timer = setTimeout(() => this.#countDown(error, left - 1), 1000);
+  /* The seconds are hidden from screen readers, which would say the banner again with each. */
+  #countDown(error, seconds) {
+    const shown = element('span', { 'aria-hidden': 'true' });
+    const tick = (left) => {
+      shown.textContent = ` in ${left} ${left === 1 ? 'second' : 'seconds'}`;
+      this.#timer = setTimeout(() => (left > 1 ? tick(left - 1) : this.ask()), 1000);
+    };
+    tick(seconds);
+    this.#banner([error.detail || error.message, ' Trying again', shown, '.'], 'Try now', () => this.ask());
   }
 
-  /* Without text the banner is hidden. */
+  /* Shows strings and nodes, with a button where there is something to do. */
   #banner(text, button, click) {
     const banner = byId('banner');
-    banner.hidden = text === '';
+    banner.hidden = false;
     banner.replaceChildren(element('p', {}, text),
       button ? element('button', { type: 'button', class: 'plain', click }, button) : '');
   }
