@@ -1,7 +1,7 @@
 /* files.js - files as text. Reads what was dropped, pasted or chosen, refuses what is not text or too long, and writes
  * files into the message that is sent. Nothing but their text leaves the browser, and only with the message. */
 
-const MAX_BYTES = 1024 * 1024;
+const MAX_BYTES = 1e6;
 
 export function sizeWords(bytes) {
   const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
@@ -15,7 +15,7 @@ export function sizeWords(bytes) {
 /* Returns {name, text}, or throws an Error whose message says why not. */
 export async function readTextFile(file) {
   if (file.size > MAX_BYTES)
-    throw new Error(`${file.name} has ${sizeWords(file.size)}; files may have ${sizeWords(MAX_BYTES)}.`);
+    throw new Error(`${file.name} is larger than ${sizeWords(MAX_BYTES)}.`);
   let text;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer());
