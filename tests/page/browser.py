@@ -114,7 +114,7 @@ class Browser:
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=10):
+    def wait(self, expression, seconds=20):
         """Waits until an expression is true; returns its value, or raises TimeoutError."""
         end = time.monotonic() + seconds
         while True:

@@ -13,7 +13,7 @@ What a chat request gets is chosen by the first word of its last message:
   other     "Answer N to: MESSAGE", N counts requests
 
 GET /mock/set?NAME=VALUE changes how other addresses answer (models, props, live: a status; key: the key that is wanted;
-live=null: a document without values); GET /mock/seen tells what was asked. tests/ is this folder, for unit.js.
+live=null: a document without values; two-models, no-template); GET /mock/seen tells what was asked. tests/ is this folder, for unit.js.
 """
 import argparse
 import json
@@ -192,10 +192,12 @@ class Handler(BaseHTTPRequestHandler):
             if self.refused(path.split("/")[-1]):
                 return None
             if path == "/v1/models":
-                return self.reply(200, {"object": "list", "data": [{"id": "stories-1b-relu", "object": "model"}]})
+                names = ["stories-1b-relu"] + ["other-7b"] * ("two-models" in self.state.settings)
+                return self.reply(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
             if path == "/props":
                 return self.reply(200, {
-                    "model": "stories-1b-relu", "build": "hearth 1.0", "mode": "exact", "guarantee": "bitwise", "n_ctx": 4096,
+                    "model": "stories-1b-relu", "build": "hearth 1.0", "mode": "exact", "guarantee": "bitwise",
+                    "n_ctx": 4096,
                     "chat_template": None if "no-template" in self.state.settings else "{{ messages }}",
                     "default_generation_settings": {"temperature": 0.8, "top_p": 0.95}})
             return self.reply(200, live_document(self.state))

@@ -2,9 +2,9 @@
  * would flash in the other colours. settings.js writes the choice. */
 'use strict';
 try {
-    const theme = JSON.parse(localStorage.getItem('hearth.theme'));
-    if (theme === 'light' || theme === 'dark')
-        document.documentElement.dataset.theme = theme;
+  const theme = JSON.parse(localStorage.getItem('hearth.theme'));
+  if (theme === 'light' || theme === 'dark')
+    document.documentElement.dataset.theme = theme;
 } catch {
-    // Storage is forbidden or holds something else: the system's colours are used.
+  // Storage is forbidden or holds something else: the system's colours are used.
 }
