@@ -421,6 +421,7 @@ def live_figures(page):
     texts = page.run("""[...document.querySelectorAll(
         '#live-bytes, #live-achieved, #live-predicted, #live-rows td.number')].map((node) => node.textContent)""")
     equal(set(texts), {"not known"}, "figures without values")
+    equal(page.run(WIDER), [], "sticks out")
 
 
 @check(needs_mock=True)
