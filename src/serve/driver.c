@@ -394,6 +394,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
 {
     driver *d = mem_new(sizeof *d);
     hearth_model_info info;
+    hearth_scheduler_options scheduler = {.prompt_rows = options->prompt_rows};
     hearth_status status;
     if (!d)
         return fail_memory(error, "driver", sizeof *d);
@@ -403,7 +404,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     pthread_mutex_init(&d->lock, NULL);
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
-    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, NULL, error));
+    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
     d->has_thread = thread_start(&d->thread, work, d);

@@ -12,7 +12,8 @@ typedef struct driver driver;
 
 typedef struct driver_options {
     hearth_session_options session;
-    uint32_t queue; /* most answers that wait */
+    uint32_t prompt_rows; /* of a step; 0: the scheduler's own choice */
+    uint32_t queue;       /* most answers that wait                   */
     metrics *metrics;
     void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
     void *user;

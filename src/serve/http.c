@@ -192,7 +192,8 @@ static void handle(exchange *x, const char *path)
         reply_problem(&x->reply, &p);
         return;
     }
-    to->answer(x->serve, (span){x->body.data, x->body.size}, &x->reply);
+    span given = to->has_rest ? span_of(path + strlen(to->path)) : (span){x->body.data, x->body.size};
+    to->answer(x->serve, given, &x->reply);
     atomic_fetch_sub(&x->serve->body_bytes, x->body.size);
     buffer_free(&x->body);
     if (!x->reply.talk)

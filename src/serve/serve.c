@@ -34,6 +34,7 @@ static void on_lost(void *user)
 static hearth_status open_parts(serve *s, hearth_error *error)
 {
     driver_options own = {.session = s->options.session,
+                          .prompt_rows = s->options.prompt_rows,
                           .queue = s->options.queue,
                           .metrics = &s->metrics,
                           .on_lost = on_lost,
