@@ -265,6 +265,7 @@ static void publish(driver *d, bool now)
     d->published = time;
     hearth_load load = hearth_scheduler_load(d->scheduler);
     metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
+    metrics_set(d->options.metrics, METRIC_TOKEN_BYTES, (uint64_t)hearth_session_token_bytes(d->session));
     pthread_mutex_lock(&d->lock);
     d->running = d->scheduled;
     d->listed_count = 0;

@@ -17,6 +17,7 @@
     X(REUSED_TOKENS,  "hearth_prompt_tokens_reused_total",   "counter", "of these kept from earlier requests")  \
     X(ANSWER_TOKENS,  "hearth_answer_tokens_total",          "counter", "Tokens of answers")                    \
     X(STEPS,          "hearth_steps",                        "gauge",   "Steps of the scheduler since the start") \
+    X(TOKEN_BYTES,    "hearth_token_bytes",                  "gauge",   "Bytes of weights that a token would need on its own, on average") \
     X(RUNNING,        "hearth_answers_running",              "gauge",   "Answers that have a sequence")         \
     X(WAITING,        "hearth_answers_waiting",              "gauge",   "Answers that wait for one")            \
     X(CONNECTIONS,    "hearth_connections",                  "gauge",   "Requests of HTTP that are being read or answered")
