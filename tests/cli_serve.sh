@@ -20,6 +20,7 @@ refused 2 "there is none named 'nobody'" "${serve[@]}" -q --chat-template nobody
 refused 1 "no-such-model" "$HEARTH" serve no-such-model
 
 # The commands of docs/serve.md, asked of a server at another port.
+: >"$scratch/listening"
 "${serve[@]}" -q --chat-template chatml >"$scratch/listening" 2>"$scratch/err" </dev/null &
 server=$!
 for _ in $(seq 600); do

@@ -82,6 +82,9 @@ static void paths(void **state)
     assert_null(route_find("GET", "/Health", &allow, &p));
     assert_int_equal(p.status, 404);
     assert_null(allow);
+    assert_ptr_not_equal(route_find("GET", "/v1/models", &allow, &p), route_find("GET", "/v1/models/x/y", &allow, &p));
+    assert_null(route_find("GET", "/v1/modelsx", &allow, &p));
+    assert_int_equal(p.status, 404);
     assert_null(route_find("GET", "", &allow, &p));
     assert_null(route_find("", "/v1/completions", &allow, &p));
     assert_int_equal(p.status, 405);

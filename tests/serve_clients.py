@@ -114,6 +114,8 @@ def check_state(s):
     same("health", s.ask("/health")[2], {"status": "ok"})
     models = s.ask("/v1/models")[2]
     same("models", [m["id"] for m in models["data"]], [os.path.basename(MODEL)[:-5]])
+    same("a model", s.ask("/v1/models/" + models["data"][0]["id"])[2], models["data"][0])
+    same("another model", s.ask("/v1/models/x%2Fy")[2]["error"]["code"], "model_not_found")
     props = s.ask("/props")[2]
     same("props", (props["total_slots"], props["n_ctx"], props["chat_template"]), (4, 512, "chatml"))
     same("slots", [slot["is_processing"] for slot in s.ask("/slots")[2]], [False] * 4)

@@ -22,7 +22,7 @@ typedef struct serve_values {
     chat_options chat;
     sampling_options sampling;
     const char *host, *name, *key_file, *body;
-    uint32_t port, parallel, queue, connections, patience;
+    uint32_t port, parallel, prompt_rows, queue, connections, patience;
     text_list keys;
 } serve_values;
 
@@ -40,6 +40,11 @@ static const option rows[] = {
     {OPTION_ROW(0, "parallel", COUNT, serve_values, parallel, "N",
                 "answers that are written at once, each with a context of its own (default 4)"),
      .least = 1, .most = 256},
+    {OPTION_ROW(
+         0, "prompt-rows", COUNT, serve_values, prompt_rows, "N",
+         "tokens of prompts that are read between two tokens of the answers (default 64): more read long prompts "
+         "faster, and answers wait longer for them"),
+     .least = 1, .most = 65536},
     {OPTION_ROW(0, "queue", COUNT, serve_values, queue, "N",
                 "answers that wait for one of these; further requests are told to come again (default 256)"),
      .least = 0, .most = 65536},
@@ -222,6 +227,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .sampling = v->sampling.sampling,
         .has_seed = has_seed,
         .session = {.context = v->engine.context, .sequences = v->parallel, .kv = (hearth_kv)v->engine.kv},
+        .prompt_rows = v->prompt_rows,
         .queue = v->queue,
         .connections = v->connections,
         .patience = v->patience,

@@ -25,6 +25,7 @@ struct driver {
     hearth_session *session;
     hearth_scheduler *scheduler;
     scorer *scorer;
+    live *live;
     size_t vocabulary;
     mailbox box;
     pthread_t thread;
@@ -265,7 +266,8 @@ static void publish(driver *d, bool now)
     d->published = time;
     hearth_load load = hearth_scheduler_load(d->scheduler);
     metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
-    live_note(d->options.live, d->session, load.answer_tokens, d->scheduled);
+    live_note(d->live, d->session, load.answer_tokens, d->scheduled);
+    metrics_set(d->options.metrics, METRIC_TOKEN_BYTES, (uint64_t)hearth_session_token_bytes(d->session));
     pthread_mutex_lock(&d->lock);
     d->running = d->scheduled;
     d->listed_count = 0;
@@ -395,6 +397,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
 {
     driver *d = mem_new(sizeof *d);
     hearth_model_info info;
+    hearth_scheduler_options scheduler = {.prompt_rows = options->prompt_rows};
     hearth_status status;
     if (!d)
         return fail_memory(error, "driver", sizeof *d);
@@ -404,9 +407,14 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     pthread_mutex_init(&d->lock, NULL);
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
-    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, NULL, error));
+    TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
+    d->live = live_create(engine, options->predicted);
+    if (!d->live) {
+        status = fail_memory(error, "driver", info.layer_count);
+        goto failed;
+    }
     d->has_thread = thread_start(&d->thread, work, d);
     if (!d->has_thread) {
         status = fail(error, HEARTH_NO_MEMORY, "serve: the system cannot create a thread");
@@ -442,6 +450,7 @@ void driver_destroy(driver *d)
     driver_stop(d);
     hearth_scheduler_destroy(d->scheduler);
     scorer_destroy(d->scorer);
+    live_destroy(d->live);
     hearth_session_destroy(d->session);
     mailbox_destroy(&d->box);
     pthread_mutex_destroy(&d->lock);
@@ -474,4 +483,9 @@ size_t driver_room(const driver *d)
 uint32_t driver_context(const driver *d)
 {
     return d->options.session.context;
+}
+
+json_t *driver_live(driver *d)
+{
+    return live_json(d->live);
 }

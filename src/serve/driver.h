@@ -13,9 +13,10 @@ typedef struct driver driver;
 
 typedef struct driver_options {
     hearth_session_options session;
-    uint32_t queue; /* most answers that wait */
+    uint32_t prompt_rows; /* of a step; 0: the scheduler's own choice */
+    uint32_t queue;       /* most answers that wait                   */
     metrics *metrics;
-    live *live;
+    double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
     void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
     void *user;
 } driver_options;
@@ -48,5 +49,8 @@ typedef struct driver_answer {
 /* Copies what is known of the answers that were being written after the last step, oldest first, at most `most`. Returns
  * their number. *running, *waiting: of all answers. */
 size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, size_t *waiting);
+
+/* Returns what the live view shows, see live_json. */
+json_t *driver_live(driver *d);
 
 #endif

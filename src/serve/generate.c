@@ -125,7 +125,7 @@ static hearth_status fill_choices(const serve *s, const generation *g, job *j, c
     for (size_t i = 0; i < j->choice_count; i++) {
         job_choice *c = &j->choices[i];
         hearth_sampling own = *sampling;
-        own.seed = choose_seed(s, g, c->number);
+        own.seed = choose_seed(s, g, c->number % g->count); /* those of a prompt are what it gets alone */
         c->prompt = (uint32_t)(i / (j->choice_count / j->prompt_count));
         TRY(hearth_sampler_create(&c->sampler, &own, s->info.vocabulary_size, error));
         TRY(hearth_answer_create(&c->answer, s->model, &answer, error));

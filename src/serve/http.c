@@ -198,8 +198,9 @@ static void handle(exchange *x, const char *path)
         reply_problem(&x->reply, &p);
         return;
     }
+    span given = to->has_rest ? span_of(path + strlen(to->path)) : (span){x->body.data, x->body.size};
     if (to->answer)
-        to->answer(x->serve, (span){x->body.data, x->body.size}, &x->reply);
+        to->answer(x->serve, given, &x->reply);
     else
         x->reply = (reply){.status = 200, .file = page_find(path)};
     atomic_fetch_sub(&x->serve->body_bytes, x->body.size);

@@ -22,8 +22,10 @@ struct live {
     pthread_mutex_t lock;
     double predicted;
     uint32_t layer_count;
-    live_layer *layers; /* [layer_count] */
-    bool known;         /* something was computed */
+    live_layer *layers; /* [layer_count]                      */
+    const hearth_engine *engine;
+    hearth_counts *seen, *new_ones; /* [layer_count] up to the last call; since then */
+    bool known;                     /* something was computed */
     uint64_t token;
     double bytes_per_token;
     double achieved; /* tokens per second; 0: not known yet                        */
@@ -50,16 +52,22 @@ live *live_create(const hearth_engine *engine, double predicted)
 {
     live *l = mem_new(sizeof *l);
     uint32_t count = engine->model->hyper.layer_count;
-    live_layer *layers = mem_new_array(count, sizeof *layers);
-    if (!l || !layers) {
-        mem_free(l);
-        mem_free(layers);
+    if (!l)
+        return NULL;
+    *l = (live){.predicted = predicted,
+                .layer_count = count,
+                .layers = mem_new_array(count, sizeof *l->layers),
+                .engine = engine,
+                .seen = mem_new_array(count, sizeof *l->seen),
+                .new_ones = mem_new_array(count, sizeof *l->new_ones),
+                .since_alone = true};
+    pthread_mutex_init(&l->lock, NULL);
+    if (!l->layers || !l->seen || !l->new_ones) {
+        live_destroy(l);
         return NULL;
     }
-    *l = (live){.predicted = predicted, .layer_count = count, .layers = layers, .since_alone = true};
-    pthread_mutex_init(&l->lock, NULL);
     for (uint32_t i = 0; i < count; i++)
-        layers[i] = place_of(engine, i);
+        l->layers[i] = place_of(engine, i);
     return l;
 }
 
@@ -69,6 +77,8 @@ void live_destroy(live *l)
         return;
     pthread_mutex_destroy(&l->lock);
     mem_free(l->layers);
+    mem_free(l->seen);
+    mem_free(l->new_ones);
     mem_free(l);
 }
 
@@ -88,22 +98,33 @@ static void note_speed(live *l, uint64_t tokens, size_t answers)
     l->since_alone = answers <= 1;
 }
 
-void live_note(live *l, hearth_session *session, uint64_t tokens, size_t answers)
+/* Finds what was counted since the last call; returns whether anything was. */
+static bool count_new(live *l, const hearth_session *session)
 {
-    hearth_counts c = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < l->layer_count; i++) {
+        hearth_counts now, *seen = &l->seen[i];
+        if (hearth_session_counts(session, i, &now, NULL) != HEARTH_OK)
+            return false;
+        l->new_ones[i] = (hearth_counts){now.rows - seen->rows, now.computed - seen->computed, now.fired - seen->fired,
+                                         now.active - seen->active};
+        *seen = now;
+        any |= l->new_ones[i].rows > 0;
+    }
+    return any;
+}
+
+void live_note(live *l, const hearth_session *session, uint64_t tokens, size_t answers)
+{
     pthread_mutex_lock(&l->lock);
     note_speed(l, tokens, answers);
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < l->layer_count; i++)
-        if (hearth_session_counts(session, i, &c, NULL) == HEARTH_OK && c.rows > 0) {
-            l->layers[i].fired = (double)c.active / (double)c.rows;
-            most = c.rows > most ? c.rows : most;
-        }
-    if (most > 0) {
+    if (count_new(l, session)) {
+        for (uint32_t i = 0; i < l->layer_count; i++)
+            if (l->new_ones[i].rows > 0)
+                l->layers[i].fired = (double)l->new_ones[i].active / (double)l->new_ones[i].rows;
         l->known = true;
-        l->bytes_per_token = hearth_session_token_bytes(session);
+        l->bytes_per_token = engine_token_bytes(l->engine, l->new_ones);
         l->token = tokens;
-        hearth_session_reset_counts(session);
     }
     pthread_mutex_unlock(&l->lock);
 }

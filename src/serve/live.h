@@ -12,9 +12,9 @@ typedef struct live live;
 live *live_create(const hearth_engine *engine, double predicted);
 void live_destroy(live *l);
 
-/* Takes the counts of a session's last steps and sets them to 0. tokens: of all answers so far; answers: that are being
- * written now. Only the thread that feeds the session may call it. */
-void live_note(live *l, hearth_session *session, uint64_t tokens, size_t answers);
+/* Takes what a session has counted since the last call. tokens: of all answers so far; answers: that are being written now.
+ * Only the thread that feeds the session may call it. */
+void live_note(live *l, const hearth_session *session, uint64_t tokens, size_t answers);
 
 /* Returns the document that page/README.md describes. NULL: no memory. */
 json_t *live_json(live *l);

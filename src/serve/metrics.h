@@ -10,13 +10,14 @@
 // clang-format off
 #define METRICS(X)                                                                                             \
     X(REQUESTS,       "hearth_requests_total",               "counter", "Requests that were answered")          \
-    X(REFUSED,        "hearth_requests_refused_total",       "counter", "of these with a status of 400 or more") \
+    X(REFUSED,        "hearth_requests_refused_total",       "counter", "Requests answered with a status of 400 or more") \
     X(CANCELLED,      "hearth_requests_cancelled_total",     "counter", "Requests whose client went away")      \
     X(TOO_SLOW,       "hearth_requests_too_slow_total",      "counter", "Requests given up, for their client did not read") \
     X(PROMPT_TOKENS,  "hearth_prompt_tokens_total",          "counter", "Tokens of prompts, of answers that have ended") \
-    X(REUSED_TOKENS,  "hearth_prompt_tokens_reused_total",   "counter", "of these kept from earlier requests")  \
+    X(REUSED_TOKENS,  "hearth_prompt_tokens_reused_total",   "counter", "Tokens of prompts kept from earlier requests")  \
     X(ANSWER_TOKENS,  "hearth_answer_tokens_total",          "counter", "Tokens of answers")                    \
     X(STEPS,          "hearth_steps",                        "gauge",   "Steps of the scheduler since the start") \
+    X(TOKEN_BYTES,    "hearth_token_bytes",                  "gauge",   "Bytes of weights that a token would need on its own, on average") \
     X(RUNNING,        "hearth_answers_running",              "gauge",   "Answers that have a sequence")         \
     X(WAITING,        "hearth_answers_waiting",              "gauge",   "Answers that wait for one")            \
     X(CONNECTIONS,    "hearth_connections",                  "gauge",   "Requests of HTTP that are being read or answered")

@@ -34,13 +34,12 @@ static void on_lost(void *user)
 static hearth_status open_parts(serve *s, hearth_error *error)
 {
     driver_options own = {.session = s->options.session,
+                          .prompt_rows = s->options.prompt_rows,
                           .queue = s->options.queue,
                           .metrics = &s->metrics,
-                          .live = s->live,
+                          .predicted = s->options.predicted,
                           .on_lost = on_lost,
                           .user = s};
-    if (!s->live)
-        return fail_memory(error, "serve", s->info.layer_count);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->lost < 0)
         return fail_errno(error, "serve", "eventfd");
@@ -62,7 +61,6 @@ hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_o
     s->model = hearth_engine_model(engine);
     s->started = (int64_t)time(NULL);
     s->lost = -1;
-    s->live = live_create(engine, options->predicted);
     hearth_model_describe(s->model, &s->info);
     want_descriptors(options->connections);
     hearth_status status = open_parts(s, error);
@@ -83,7 +81,6 @@ void serve_close(serve *s)
         driver_stop(s->driver); /* every job has ended, and every connection that waited for one is awake */
     http_close(s);
     driver_destroy(s->driver);
-    live_destroy(s->live);
     if (s->lost >= 0)
         close(s->lost);
     mem_free(s);

@@ -16,7 +16,6 @@ struct serve {
     const hearth_model *model;
     hearth_model_info info;
     driver *driver;
-    live *live;
     metrics metrics;
     int64_t started;          /* seconds since 1970                          */
     bool is_local;            /* listens at loopback alone                   */
@@ -43,7 +42,7 @@ typedef struct reply {
 void reply_json(reply *r, json_t *value);
 void reply_problem(reply *r, const problem *p);
 
-/* body: the whole of it; empty with GET. */
+/* body: the whole of it; with GET the rest of the path, mostly nothing. */
 typedef void handler(serve *s, span body, reply *out);
 
 /* Parses the body of a request, which must be an object. NULL: *p says why. */
@@ -63,6 +62,7 @@ typedef struct route {
     const char *method, *path;
     bool is_open;    /* needs no key */
     handler *answer; /* NULL: the file of the page at this path */
+    bool has_rest;   /* the path may go on; what follows is given to the handler as the body */
 } route;
 
 /* Finds the route of a request; HEAD is that of GET. NULL: *p says why, and *allow which method there is. */

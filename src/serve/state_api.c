@@ -21,17 +21,33 @@ void state_health(serve *s, span body, reply *out)
 void state_live(serve *s, span body, reply *out)
 {
     (void)body;
-    reply_json(out, live_json(s->live));
+    reply_json(out, driver_live(s->driver));
+}
+
+static json_t *model_json(const serve *s)
+{
+    return json_pack("{s:o, s:s, s:I, s:s, s:{s:s, s:I, s:I, s:I}}", "id", json_text(span_of(s->options.name)),
+                     "object", "model", "created", (json_int_t)s->started, "owned_by", "hearth", "meta", "family",
+                     s->info.family, "n_vocab", (json_int_t)s->info.vocabulary_size, "n_ctx",
+                     (json_int_t)driver_context(s->driver), "n_params", (json_int_t)s->info.parameter_count);
 }
 
 void state_models(serve *s, span body, reply *out)
 {
     (void)body;
-    reply_json(out, json_pack("{s:s, s:[{s:o, s:s, s:I, s:s, s:{s:s, s:I, s:I, s:I}}]}", "object", "list", "data", "id",
-                              json_text(span_of(s->options.name)), "object", "model", "created", (json_int_t)s->started,
-                              "owned_by", "hearth", "meta", "family", s->info.family, "n_vocab",
-                              (json_int_t)s->info.vocabulary_size, "n_ctx", (json_int_t)driver_context(s->driver),
-                              "n_params", (json_int_t)s->info.parameter_count));
+    reply_json(out, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s)));
+}
+
+void state_model(serve *s, span name, reply *out)
+{
+    problem p;
+    if (span_equal(name, span_of(s->options.name))) {
+        reply_json(out, model_json(s));
+        return;
+    }
+    (void)problem_set(&p, 404, "model_not_found", "%.*s: there is no such model, only %s",
+                      (int)(name.size < 256 ? name.size : 256), name.data, s->options.name);
+    reply_problem(out, &p);
 }
 
 /* The model's own template, or what the server was told to use. */
