@@ -209,6 +209,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
 {
     serve_values *v = values;
     uint64_t body;
+    TRY(serve_check(error));
     TRY(common_take_model("serve", &v->engine.model, rest, 0, true, error));
     TRY(common_size("serve", "body-limit", v->body, &body, error));
     TRY(check_keys(&v->keys, error));

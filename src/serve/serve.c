@@ -39,6 +39,7 @@ static hearth_status open_parts(serve *s, hearth_error *error)
                           .metrics = &s->metrics,
                           .on_lost = on_lost,
                           .user = s};
+    TRY(serve_check(error));
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->lost < 0)
         return fail_errno(error, "serve", "eventfd");

@@ -28,6 +28,8 @@ typedef struct serve_options {
     size_t body_bytes;              /* most of one request                                          */
 } serve_options;
 
+/* HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd; so it can be said before a model is loaded. */
+hearth_status serve_check(hearth_error *error);
 /* Listens and answers from then on. HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd, or the model has no
  * tokenizer. HEARTH_IO: the address cannot be listened at. Else as hearth_session_create. */
 hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error);
