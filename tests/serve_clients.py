@@ -398,6 +398,15 @@ def check_idle_connections(s):
         connection.close()
 
 
+def check_guesses():
+    s = Server("--draft", "8", "--parallel", "2", "-t", "1")
+    body = completion("One two three. One two three. One two three. One", max_tokens=60)
+    expected = run("-p", body["prompt"], "-n", "60")["text"]
+    answers = s.ask(TEXT, dict(body, n=3))[2]["choices"]
+    same("answers with guesses", [c["text"] for c in answers], [expected] * 3)
+    s.end()
+
+
 def check_full():
     s = Server("--parallel", "1", "--queue", "63", "-t", "1")
     connection = begin(s, TEXT, dict(LONG, stream=True))
@@ -450,7 +459,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_full, check_end, check_keys):
+    for part in (check_reasoning, check_guesses, check_full, check_end, check_keys):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

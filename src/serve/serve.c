@@ -57,6 +57,7 @@ hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_o
     s->options = *options;
     if (s->options.session.sequences == 0)
         s->options.session.sequences = 1;
+    s->options.session.output_rows = s->options.session.sequences * (1 + s->options.draft);
     s->engine = engine;
     s->model = hearth_engine_model(engine);
     s->started = (int64_t)time(NULL);

@@ -22,6 +22,7 @@ typedef struct serve_options {
     bool has_seed;                  /* that of `sampling` is meant; else every answer draws its own */
     hearth_session_options session; /* its sequences: answers that are written at once              */
     uint32_t prompt_rows;           /* tokens of prompts in a step; 0: as in hearth_scheduler_options */
+    uint32_t draft;                 /* hearth_answer_options.draft_tokens of every answer           */
     uint32_t queue;                 /* most answers that wait                                       */
     uint32_t connections;           /* most at once                                                 */
     uint32_t patience;              /* seconds without a sign of life after which a connection ends */
