@@ -159,6 +159,12 @@ def check_answers(s):
     stop = expected["text"].split()[3]
     answer = s.ask(TEXT, completion("Once upon a time", stop=["nowhere", stop]))[2]["choices"][0]
     same("a stop", (answer["text"], answer["finish_reason"]), (expected["text"].split(stop)[0], "stop"))
+    events = s.stream(TEXT, completion("Once upon a time", stop=stop))
+    same("a stop in a stream", "".join(e["choices"][0]["text"] for e in events), expected["text"].split(stop)[0])
+    events = s.stream(TEXT, completion(["Once upon a time"] * 3, n=2))
+    for i in range(6):
+        text = "".join(e["choices"][0]["text"] for e in events if e["choices"][0]["index"] == i)
+        same("choice %d of a stream" % i, text, expected["text"])
     several = s.ask(TEXT, completion(["Once upon a time", "One day"], n=2, temperature=1, seed=7))[2]["choices"]
     same("choices", [c["index"] for c in several], [0, 1, 2, 3])
     again = s.ask(TEXT, completion(["Once upon a time", "One day"], n=2, temperature=1, seed=7))[2]["choices"]
@@ -216,6 +222,13 @@ def check_probabilities(s):
     longer = s.ask(TEXT, completion([more], logprobs=1, max_tokens=4, echo=True))[2]["choices"][0]["logprobs"]
     same("an echo and an answer", len(longer["tokens"]), len(more) + 4)
     same("its beginning", longer["token_logprobs"][:len(more)], echoed["logprobs"]["token_logprobs"][:len(more)])
+    pieces = s.stream(TEXT, completion([more], logprobs=1, max_tokens=4, echo=True))
+    same("an echo as stream", sum((p["choices"][0]["logprobs"]["tokens"] for p in pieces), []), longer["tokens"])
+    same("its offsets", sum((p["choices"][0]["logprobs"]["text_offset"] for p in pieces), []), longer["text_offset"])
+    text = "".join(p["choices"][0]["text"] for p in pieces)
+    same("its text", text[:20], "Once upon a time" + answer["text"][:4])
+    for token, offset in zip(longer["tokens"][2:], longer["text_offset"][2:]):
+        same("an offset", text[offset:offset + len(token)], token)
     content = s.ask(CHAT, chat("Tell me", logprobs=True, top_logprobs=2))[2]["choices"][0]
     text = bytes(b for entry in content["logprobs"]["content"] for b in entry["bytes"]).decode()
     same("bytes of a chat", text, content["message"]["content"])
@@ -385,6 +398,15 @@ def check_idle_connections(s):
         connection.close()
 
 
+def check_guesses():
+    s = Server("--draft", "8", "--parallel", "2", "-t", "1")
+    body = completion("One two three. One two three. One two three. One", max_tokens=60)
+    expected = run("-p", body["prompt"], "-n", "60")["text"]
+    answers = s.ask(TEXT, dict(body, n=3))[2]["choices"]
+    same("answers with guesses", [c["text"] for c in answers], [expected] * 3)
+    s.end()
+
+
 def check_full():
     s = Server("--parallel", "1", "--queue", "63", "-t", "1")
     connection = begin(s, TEXT, dict(LONG, stream=True))
@@ -437,7 +459,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_full, check_end, check_keys):
+    for part in (check_reasoning, check_guesses, check_full, check_end, check_keys):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

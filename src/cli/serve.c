@@ -22,7 +22,7 @@ typedef struct serve_values {
     chat_options chat;
     sampling_options sampling;
     const char *host, *name, *key_file, *body;
-    uint32_t port, parallel, prompt_rows, queue, connections, patience;
+    uint32_t port, parallel, prompt_rows, draft, queue, connections, patience;
     text_list keys;
 } serve_values;
 
@@ -45,6 +45,9 @@ static const option rows[] = {
          "tokens of prompts that are read between two tokens of the answers (default 64): more read long prompts "
          "faster, and answers wait longer for them"),
      .least = 1, .most = 65536},
+    {OPTION_ROW(0, "draft", COUNT, serve_values, draft, "N",
+                "guesses up to N tokens of each answer at once, as `hearth run --draft` does (default 0, none)"),
+     .alias = "draft-max", .least = 0, .most = 15},
     {OPTION_ROW(0, "queue", COUNT, serve_values, queue, "N",
                 "answers that wait for one of these; further requests are told to come again (default 256)"),
      .least = 0, .most = 65536},
@@ -211,6 +214,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
 {
     serve_values *v = values;
     uint64_t body;
+    TRY(serve_check(error));
     TRY(common_take_model("serve", &v->engine.model, rest, 0, true, error));
     TRY(common_size("serve", "body-limit", v->body, &body, error));
     TRY(check_keys(&v->keys, error));
@@ -228,6 +232,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .has_seed = has_seed,
         .session = {.context = v->engine.context, .sequences = v->parallel, .kv = (hearth_kv)v->engine.kv},
         .prompt_rows = v->prompt_rows,
+        .draft = v->draft,
         .queue = v->queue,
         .connections = v->connections,
         .patience = v->patience,

@@ -162,13 +162,22 @@ static void schedule(driver *d, job_choice *c)
     end_choice(d, c);
 }
 
+/* Returns whether a choice may begin: several answers to one prompt begin once the first of them has read it, as they then
+ * have it from there. */
+static bool may_begin(const job_choice *c)
+{
+    const job *j = c->job;
+    const job_choice *first = &j->choices[c->prompt * (j->choice_count / j->prompt_count)];
+    return c == first || first->told > 0 || first->ended;
+}
+
 /* Returns the job whose turn it is to get a place: that which has the fewest, of these the oldest. So one that asks for
- * many answers does not keep others waiting until it has them all. NULL: nobody waits. */
+ * many answers does not keep others waiting until it has them all. NULL: nobody can begin. */
 static job *next_job(const driver *d)
 {
     job *found = NULL;
     for (job *j = d->jobs; j; j = j->next)
-        if (j->first && (!found || j->running < found->running))
+        if (j->first && may_begin(j->first) && (!found || j->running < found->running))
             found = j;
     return found;
 }

@@ -117,7 +117,10 @@ static hearth_status fill_choices(const serve *s, const generation *g, job *j, c
                                   hearth_error *error)
 {
     const char *stops[MOST_STOPS];
-    hearth_answer_options answer = {.stops = stops, .ignore_end = g->ignores_end, .max_tokens = g->most_tokens.value};
+    hearth_answer_options answer = {.stops = stops,
+                                    .ignore_end = g->ignores_end,
+                                    .max_tokens = g->most_tokens.value,
+                                    .draft_tokens = s->options.draft};
     if (json_is_string(g->stops))
         stops[answer.stop_count++] = json_string_value(g->stops);
     for (size_t i = 0; i < json_array_size(g->stops); i++)

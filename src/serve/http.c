@@ -194,6 +194,7 @@ static void handle(exchange *x, const char *path)
     problem p = {0};
     const route *to = find_route(x, path, &p);
     x->is_handled = true;
+    atomic_fetch_add(&x->serve->replies, 1);
     if (!to) {
         reply_problem(&x->reply, &p);
         return;
@@ -289,6 +290,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     buffer_free(&x->body);
     buffer_free(&x->out);
     buffer_free(&x->reply.body);
+    atomic_fetch_sub(&x->serve->replies, x->is_handled);
     atomic_fetch_sub(&x->serve->exchanges, 1);
     mem_free(x);
 }
@@ -311,6 +313,12 @@ static struct MHD_Daemon *start(serve *s, int listener)
         on_completed, NULL, MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, connections,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->options.patience, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADER_BYTES,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+}
+
+hearth_status serve_check(hearth_error *error)
+{
+    (void)error;
+    return HEARTH_OK;
 }
 
 hearth_status http_open(serve *s, hearth_error *error)
@@ -345,7 +353,7 @@ void http_close(serve *s)
     double begin = clock_seconds();
     if (!s->http)
         return;
-    while (s->http->daemon && atomic_load(&s->exchanges) > 0 && clock_seconds() - begin < FAREWELL_SECONDS)
+    while (s->http->daemon && atomic_load(&s->replies) > 0 && clock_seconds() - begin < FAREWELL_SECONDS)
         nanosleep(&moment, NULL);
     if (s->http->daemon)
         MHD_stop_daemon(s->http->daemon);
@@ -354,11 +362,16 @@ void http_close(serve *s)
 
 #else /* without libmicrohttpd */
 
+hearth_status serve_check(hearth_error *error)
+{
+    return fail(error, HEARTH_UNSUPPORTED,
+                "serve: this hearth has no server: it was built where libmicrohttpd was missing");
+}
+
 hearth_status http_open(serve *s, hearth_error *error)
 {
     (void)s;
-    return fail(error, HEARTH_UNSUPPORTED,
-                "serve: this hearth has no server: it was built where libmicrohttpd was missing");
+    return serve_check(error);
 }
 
 void http_close_door(serve *s)

@@ -40,6 +40,7 @@ static hearth_status open_parts(serve *s, hearth_error *error)
                           .predicted = s->options.predicted,
                           .on_lost = on_lost,
                           .user = s};
+    TRY(serve_check(error));
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->lost < 0)
         return fail_errno(error, "serve", "eventfd");
@@ -57,6 +58,7 @@ hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_o
     s->options = *options;
     if (s->options.session.sequences == 0)
         s->options.session.sequences = 1;
+    s->options.session.output_rows = s->options.session.sequences * (1 + s->options.draft);
     s->engine = engine;
     s->model = hearth_engine_model(engine);
     s->started = (int64_t)time(NULL);

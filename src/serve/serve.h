@@ -23,12 +23,15 @@ typedef struct serve_options {
     hearth_session_options session; /* its sequences: answers that are written at once              */
     double predicted;               /* tokens per second of one answer, by the plan; 0: unknown     */
     uint32_t prompt_rows;           /* tokens of prompts in a step; 0: as in hearth_scheduler_options */
+    uint32_t draft;                 /* hearth_answer_options.draft_tokens of every answer           */
     uint32_t queue;                 /* most answers that wait                                       */
     uint32_t connections;           /* most at once                                                 */
     uint32_t patience;              /* seconds without a sign of life after which a connection ends */
     size_t body_bytes;              /* most of one request                                          */
 } serve_options;
 
+/* HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd; so it can be said before a model is loaded. */
+hearth_status serve_check(hearth_error *error);
 /* Listens and answers from then on. HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd, or the model has no
  * tokenizer. HEARTH_IO: the address cannot be listened at. Else as hearth_session_create. */
 hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error);

@@ -22,6 +22,7 @@ struct serve {
     atomic_bool closing;      /* requests are refused                        */
     atomic_size_t body_bytes; /* of all bodies that are held                 */
     atomic_size_t exchanges;  /* requests that are being read or answered    */
+    atomic_size_t replies;    /* of these, that are being answered           */
     atomic_uint_fast64_t ids; /* of answers                                  */
     int lost;                 /* a descriptor: can be read once nothing can be computed */
     char url[300];
