@@ -172,12 +172,13 @@ static void run_joins(joins *j, double wanted, double prompt_rate, double answer
     double fixed = prompts / prompt_rate + answers / answer_rate;
     qsort(j->gaps, j->gap_count, sizeof *j->gaps, is_less);
     printf("%zu requests ended in %.1f s: %.0f prompt and %.0f answer tokens/s, %.1f rows a step\n", j->ended - ended,
-           took, prompts / took, answers / took, (double)(after.rows - before.rows) / (double)(after.steps - before.steps));
+           took, prompts / took, answers / took,
+           (double)(after.rows - before.rows) / (double)(after.steps - before.steps));
     printf("of the speed of a fixed batch: %.3f\n", fixed / took);
     if (j->gap_count > 0)
         printf("between tokens, ms: median %.1f, P99 %.1f, most %.1f; longest step %.1f\n",
-               1e3 * j->gaps[j->gap_count / 2], 1e3 * j->gaps[j->gap_count * 99 / 100],
-               1e3 * j->gaps[j->gap_count - 1], 1e3 * longest_step);
+               1e3 * j->gaps[j->gap_count / 2], 1e3 * j->gaps[j->gap_count * 99 / 100], 1e3 * j->gaps[j->gap_count - 1],
+               1e3 * longest_step);
     /* The requests that still run are dropped, and with them what they own: the program ends. */
     hearth_scheduler_destroy(j->scheduler);
     hearth_session_destroy(session);

@@ -439,7 +439,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stacked_folders), cmocka_unit_test(refused_folders),
-                                       cmocka_unit_test(single_ggufs), cmocka_unit_test(refused_ggufs), cmocka_unit_test(refused_count),
-                                       cmocka_unit_test(failing_allocations)};
+                                       cmocka_unit_test(single_ggufs),    cmocka_unit_test(refused_ggufs),
+                                       cmocka_unit_test(refused_count),   cmocka_unit_test(failing_allocations)};
     return run_group(tests, begin, end);
 }

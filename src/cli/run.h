@@ -17,8 +17,8 @@ typedef struct run_values {
     const char *file;
     const char *message; /* of --chat */
     const char *system;
-    bool continues;   /* lines continue a text, whatever the model is for */
-    uint32_t draft;   /* most guesses in a step */
+    bool continues; /* lines continue a text, whatever the model is for */
+    uint32_t draft; /* most guesses in a step */
     const char *prompt_cache;
     uint32_t predict; /* 0: until the text ends or the context is full */
     text_list stops;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const page_file files[] = {
-#include "page_files.inc"
+#include <page_files.inc>
 };
 
 const page_file *page_find(const char *path)
