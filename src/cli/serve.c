@@ -245,9 +245,11 @@ const command command_serve = {
     .path = "serve",
     .summary = "answer requests over HTTP, as OpenAI's API has them",
     .usage = "[MODEL] [--port N] [options]",
-    .about = "Listens at a port and answers /v1/chat/completions, /v1/completions and more (docs/serve.md), many "
-             "requests at once. It says where it listens once it answers, and ends at SIGTERM or Ctrl-C. Without "
-             "--host only this machine can reach it. The sampling options are for requests that say nothing.",
+    .about =
+        "Listens at a port and answers /v1/chat/completions, /v1/completions and more (docs/serve.md), many "
+        "requests at once; a browser finds a page to chat with at the address itself. It says where it listens once "
+        "it answers, and ends at SIGTERM or Ctrl-C. Without --host only this machine can reach it. The sampling "
+        "options are for requests that say nothing.",
     .example = "  $ hearth serve stories-relu-q8_0.gguf --port 8080\n"
                "  listening on http://127.0.0.1:8080",
     .tables = {OPTION_TABLE("server", rows, 0),
