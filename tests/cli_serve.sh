@@ -23,6 +23,7 @@ refused 1 "no-such-model" "$HEARTH" serve no-such-model
 : >"$scratch/listening"
 "${serve[@]}" -q --chat-template chatml >"$scratch/listening" 2>"$scratch/err" </dev/null &
 server=$!
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 for _ in $(seq 600); do
     url=$(sed -n 's/^listening on //p' "$scratch/listening")
     [ -z "$url" ] || break
