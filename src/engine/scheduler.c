@@ -66,6 +66,9 @@ struct hearth_scheduler {
     float *logits;      /* [output_rows][vocabulary_size] */
     job *first, **last; /* that wait */
     uint64_t last_id;
+    uint64_t ended;   /* jobs that had a place                                      */
+    uint64_t refused; /* the job for which there was no room in the cache, ...      */
+    uint64_t tried;   /* ... when so many had ended: before the next it is not tried again */
     step_times times; /* of steps without prompts */
     hearth_load load;
 };
@@ -276,6 +279,7 @@ static void leave(hearth_scheduler *s, place *p, hearth_stop stop, hearth_status
     p->job = NULL;
     p->used = s->load.steps;
     s->load.running--;
+    s->ended++;
     request_end(&j->request, stop);
     if (s->forget || status != HEARTH_OK)
         (void)hearth_session_truncate(s->session, j->request.sequence, 0, NULL);
@@ -408,9 +412,14 @@ static void admit(hearth_scheduler *s)
 {
     while (s->first && s->load.running < s->place_count) {
         job *j = s->first;
-        uint32_t at = ready_place(s, j);
-        if (!make_room(s, j, at))
+        if (s->refused == j->id && s->tried == s->ended)
             return;
+        uint32_t at = ready_place(s, j);
+        if (!make_room(s, j, at)) {
+            s->refused = j->id;
+            s->tried = s->ended;
+            return;
+        }
         (void)take_first(s);
         s->load.running++;
         s->places[at].job = j;
