@@ -734,6 +734,10 @@ static inline hearth_status hearth_generate(hearth_session *session, uint32_t se
  * a prompt longer than a part takes. What sequences have read is kept after their requests: a prompt that begins as one
  * of them does is read only from where they differ. A request that fails, ends or is cancelled does not affect others.
  *
+ * A request begins when a sequence is free and the cache has room for its prompt and its whole answer (max_tokens; without a
+ * limit the context), so that it never stops for want of room; what is kept of earlier ones is given up for it, the least
+ * recently used first. Those that wait begin in the order in which they came.
+ *
  * The session belongs to the scheduler until this is destroyed: nobody else feeds, cuts or copies its sequences. Both
  * belong to one thread at a time. */
 typedef struct hearth_scheduler hearth_scheduler;
@@ -794,7 +798,7 @@ typedef struct hearth_request {
 /* Appends a request to those that wait, and stores its number, which is never 0, in *id unless that is NULL. The request
  * begins in a later step.
  * HEARTH_INVALID: the prompt is empty or has unknown tokens, or the sampler is for another vocabulary.
- * HEARTH_FULL: the prompt does not fit into the context of a sequence, or too many requests wait. */
+ * HEARTH_FULL: the prompt does not fit into the context of a sequence or into the cache, or too many requests wait. */
 hearth_status hearth_scheduler_add_sized(hearth_scheduler *scheduler, const hearth_request *request,
                                          size_t request_size, uint64_t *id, hearth_error *error);
 static inline hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request,
