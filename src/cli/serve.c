@@ -47,7 +47,7 @@ static const option rows[] = {
      .least = 1, .most = 65536},
     {OPTION_ROW(0, "draft", COUNT, serve_values, draft, "N",
                 "guesses up to N tokens of each answer at once, as `hearth run --draft` does (default 0, none)"),
-     .alias = "draft-max", .least = 0, .most = 15},
+     .alias = "draft-max", .least = 0, .most = 7},
     {OPTION_ROW(0, "queue", COUNT, serve_values, queue, "N",
                 "answers that wait for one of these; further requests are told to come again (default 256)"),
      .least = 0, .most = 65536},
