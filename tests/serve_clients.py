@@ -399,7 +399,7 @@ def check_idle_connections(s):
 
 
 def check_guesses():
-    s = Server("--draft", "8", "--parallel", "2", "-t", "1")
+    s = Server("--draft", "7", "--parallel", "2", "-t", "1")
     body = completion("One two three. One two three. One two three. One", max_tokens=60)
     expected = run("-p", body["prompt"], "-n", "60")["text"]
     answers = s.ask(TEXT, dict(body, n=3))[2]["choices"]
