@@ -2,9 +2,6 @@
  *
  * Covers: src/serve/fields.c
  * Covers: src/serve/conversation_fields.c
- * Covers: src/serve/generate.c
- * Covers: src/serve/chat_api.c
- * Covers: src/serve/completion_api.c
  * Covers: src/serve/text_api.c
  * Covers: src/serve/problem.c
  *

@@ -122,7 +122,7 @@ def reload_keeps(page):
     before = page.shown()
     page.run("document.querySelector('#message').focus()")
     page.type("a draft")
-    page.browser.reload()
+    page.reload()
     page.ready()
     equal(page.shown(), before, "messages after the reload")
     equal(page.run("document.getElementById('message').value"), "a draft", "the draft")
@@ -134,7 +134,7 @@ def reload_keeps(page):
 def reload_in_an_answer(page):
     page.send("slow one")
     time.sleep(2.2)  # it is stored every second
-    page.browser.reload()
+    page.reload()
     page.ready()
     expect("word1" in page.run(LAST), "what had come is gone")
     expect("was closed before" in page.text(".notice"), "does not say why it ends")
@@ -162,7 +162,7 @@ def conversations(page):
     page.click("#toast button")
     page.wait("document.querySelectorAll('.conversation').length === 2")
     time.sleep(0.3)  # until it is stored
-    page.browser.reload()
+    page.reload()
     page.ready()
     equal(page.run(titles), ["Fruit", "about apples"], "the list after a reload")
 
@@ -207,7 +207,7 @@ def settings(page):
     page.run("document.getElementById('set-temperature').value = '0,5'")
     page.click("#settings .strong")
     page.wait("!document.querySelector('dialog[open]')")
-    page.browser.reload()
+    page.reload()
     page.ready()
     page.ask("with all set")
     sent = page.seen()[-1]["body"]
@@ -263,7 +263,7 @@ def busy_server(page):
     page.wait(f"!{BUSY}")
     equal(page.text(".stats"), "stopped", "the state")
     page.mock("set?models=503")
-    page.browser.reload()
+    page.reload()
     page.wait("document.querySelector('#banner').textContent.includes('The model is being loaded. Trying again in')")
     page.wait("document.querySelector('#banner').hidden", 6)
     equal(page.text("#model-name"), "stories-1b-relu", "the model")
@@ -307,7 +307,7 @@ def two_models(page):
     expect(page.run("document.querySelector('#model-choice').checkVisibility()"), "the choice is hidden")
     page.run("""(() => { const choice = document.querySelector('#model-choice');
         choice.value = 'other-7b'; choice.dispatchEvent(new Event('change')); })()""")
-    page.browser.reload()
+    page.reload()
     page.wait("document.querySelector('#model-choice').value === 'other-7b'")
     page.ask("hello")
     equal(page.seen()[-1]["body"]["model"], "other-7b", "the model that is asked")
@@ -439,7 +439,7 @@ def dark(page):
     page.picture("dark")
     page.click("#theme-toggle")
     equal(page.run(ground), light, "light by the switch")
-    page.browser.reload()
+    page.reload()
     page.ready()
     equal(page.run(ground), light, "light after a reload")
     page.set_media()
@@ -458,7 +458,7 @@ def phone(page):
     """At 360 pixels nothing sticks out, the list slides in, the live view leaves room."""
     page.browser.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
     page.browser.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=5)
-    page.browser.reload()
+    page.reload()
     page.ready()
     expect(not page.run("document.querySelector('#conversations').checkVisibility()"), "the list covers the page")
     page.click("#message")

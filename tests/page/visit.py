@@ -48,6 +48,18 @@ WIDER = """[...document.querySelectorAll('body *')].filter((node) => node.checkV
         .filter((node) => node.scrollWidth > node.clientWidth).map((node) => `${node.id} scrolls sideways`))"""
 
 
+# Settles once what was written to the page's database before is there: transactions take their turns.
+STORED = """new Promise((resolve) => {
+    const request = indexedDB.open('hearth', 1);
+    request.onerror = () => resolve(false);
+    request.onsuccess = () => {
+        const reading = request.result.transaction('conversations').objectStore('conversations').count();
+        reading.onsuccess = () => { request.result.close(); resolve(true); };
+        reading.onerror = () => resolve(false);
+    };
+})"""
+
+
 class Page:
     """The page in the browser, with what a person does to it."""
 
@@ -126,6 +138,11 @@ class Page:
     def shown(self):
         """The messages that are seen, in order."""
         return self.run("[...document.querySelectorAll('.said, .message.assistant .text')].map((node) => node.textContent)")
+
+    def reload(self):
+        """As a person does, who is slower than the database."""
+        self.run(STORED)
+        self.browser.reload()
 
     def picture(self, name):
         if self.pictures:
