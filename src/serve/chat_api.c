@@ -191,9 +191,5 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
 
 void chat_answer_request(serve *s, span text, reply *out)
 {
-    problem p = {0};
-    json_t *body = body_parse(text, &p);
-    if (!body || !answer(s, body, out, &p))
-        reply_problem(out, &p);
-    json_decref(body);
+    reply_to_body(s, text, out, answer);
 }

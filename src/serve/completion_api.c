@@ -245,7 +245,7 @@ static bool send(serve *s, const generation *g, const completion_fields *f, job 
     return generation_send(s, g, j, "prompt", p);
 }
 
-static bool answer(serve *s, const json_t *body, reply *out, problem *p)
+static bool answer(serve *s, json_t *body, reply *out, problem *p)
 {
     completion_fields f = {0};
     generation g;
@@ -270,9 +270,5 @@ static bool answer(serve *s, const json_t *body, reply *out, problem *p)
 
 void completion_answer_request(serve *s, span text, reply *out)
 {
-    problem p = {0};
-    json_t *body = body_parse(text, &p);
-    if (!body || !answer(s, body, out, &p))
-        reply_problem(out, &p);
-    json_decref(body);
+    reply_to_body(s, text, out, answer);
 }

@@ -25,7 +25,8 @@ void reply_problem(reply *r, const problem *p)
     reply_json(r, problem_json(p));
 }
 
-json_t *body_parse(span body, problem *p)
+/* Parses the body of a request, which must be an object. NULL: *p says why. */
+static json_t *parse(span body, problem *p)
 {
     json_t *value;
     hearth_error error = {0};
@@ -40,4 +41,13 @@ json_t *body_parse(span body, problem *p)
     json_decref(value);
     (void)problem_set(p, 400, "invalid_type", "body: must be an object");
     return NULL;
+}
+
+void reply_to_body(serve *s, span text, reply *out, body_handler *answer)
+{
+    problem p = {0};
+    json_t *body = parse(text, &p);
+    if (!body || !answer(s, body, out, &p))
+        reply_problem(out, &p);
+    json_decref(body);
 }

@@ -46,8 +46,10 @@ void reply_problem(reply *r, const problem *p);
 /* body: the whole of it; with GET the rest of the path, mostly nothing. */
 typedef void handler(serve *s, span body, reply *out);
 
-/* Parses the body of a request, which must be an object. NULL: *p says why. */
-json_t *body_parse(span body, problem *p);
+/* Fills in the reply to a body that has been parsed; false: *p says why not. */
+typedef bool body_handler(serve *s, json_t *body, reply *out, problem *p);
+/* Parses the body of a request, which must be an object, and has it answered; or says what is wrong. */
+void reply_to_body(serve *s, span text, reply *out, body_handler *answer);
 
 /* ------------------------------------------------------------------ http.c */
 

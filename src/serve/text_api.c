@@ -31,7 +31,7 @@ static json_t *token_json(const serve *s, int32_t id, bool pieces)
     return json_pack("{s:I, s:o}", "id", (json_int_t)id, "piece", json_text(spelling));
 }
 
-static bool tokenize(const serve *s, const json_t *body, reply *out, problem *p)
+static bool tokenize(serve *s, json_t *body, reply *out, problem *p)
 {
     tokenize_fields f = {.control = true};
     int32_t *ids;
@@ -76,7 +76,7 @@ static bool put_text(hearth_detokenizer *reader, const json_t *tokens, buffer *o
     return buffer_put(out, text, size) || problem_of(p, NULL, HEARTH_NO_MEMORY, "tokens: out of memory");
 }
 
-static bool detokenize(const serve *s, const json_t *body, reply *out, problem *p)
+static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
 {
     json_t *tokens = NULL;
     hearth_detokenizer *reader;
@@ -97,7 +97,7 @@ static bool detokenize(const serve *s, const json_t *body, reply *out, problem *
     return ok;
 }
 
-static bool apply_template(const serve *s, json_t *body, reply *out, problem *p)
+static bool apply_template(serve *s, json_t *body, reply *out, problem *p)
 {
     conversation_fields c;
     bool answers = true;
@@ -115,27 +115,15 @@ static bool apply_template(const serve *s, json_t *body, reply *out, problem *p)
 
 void text_tokenize(serve *s, span text, reply *out)
 {
-    problem p = {0};
-    json_t *body = body_parse(text, &p);
-    if (!body || !tokenize(s, body, out, &p))
-        reply_problem(out, &p);
-    json_decref(body);
+    reply_to_body(s, text, out, tokenize);
 }
 
 void text_detokenize(serve *s, span text, reply *out)
 {
-    problem p = {0};
-    json_t *body = body_parse(text, &p);
-    if (!body || !detokenize(s, body, out, &p))
-        reply_problem(out, &p);
-    json_decref(body);
+    reply_to_body(s, text, out, detokenize);
 }
 
 void text_apply_template(serve *s, span text, reply *out)
 {
-    problem p = {0};
-    json_t *body = body_parse(text, &p);
-    if (!body || !apply_template(s, body, out, &p))
-        reply_problem(out, &p);
-    json_decref(body);
+    reply_to_body(s, text, out, apply_template);
 }
