@@ -513,9 +513,10 @@ static void last_logits(stack *s, hearth_kv kv, bool there, float *logits)
     free(json);
 }
 
-/* A value of a block is off by at most 1 / 254 of the largest one of its block, and logits of this model, whose weights are
- * random, by less than ten times that. Both sides round the same
- * values but for the last bits of a rotation. */
+/* A value of a block is off by at most half a step, 1 / 254 of the largest one of its block, and logits of this model, whose
+ * weights are random, by less than ten times that. Both sides round the same values but for the last bits of a rotation, so a
+ * value that lies on the border of two steps may go either way: one whole step for one of the 16384 values that are kept,
+ * sqrt(12 / 16384) = 1 / 37 of what all the half steps together make. A tenth of that is a dozen such values. */
 static void blocks_are_near(void **state)
 {
     (void)state;
@@ -532,7 +533,7 @@ static void blocks_are_near(void **state)
         }
         double off = relative_l2(logits[1], logits[0], v), apart = relative_l2(logits[2], logits[1], v);
         print_message("Q8_0 from F32: %.1e, device from CPU: %.1e\n", off, apart);
-        assert_true(off > 0 && off < 10.0 / 254 && apart < off / 100);
+        assert_true(off > 0 && off < 10.0 / 254 && apart < off / 10);
         for (size_t k = 0; k < 3; k++)
             free(logits[k]);
         hearth_model_close(s.model);
