@@ -668,6 +668,10 @@ typedef struct hearth_answer_options {
      * together with the next one; at most 7. 0: none. The answer is the same, faster where text repeats itself; as many
      * are guessed as measured times make worth it. Of use only in sessions with more output rows than one per answer. */
     uint64_t draft_tokens;
+    /* Guesses them, in its sequence 0: a session of a smaller model with the same vocabulary and no recurrent layers. It
+     * belongs to the answer's thread and follows the text by itself; it may serve one answer after another. NULL: guesses
+     * are taken from the text alone. With hearth_generate only. */
+    struct hearth_session *draft;
 } hearth_answer_options;
 
 /* The growing text of one sequence: detokenizes it, holds back what may become a stop string, and knows when to stop.

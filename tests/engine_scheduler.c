@@ -45,54 +45,111 @@ static void answers_are_those_alone(void **state)
     }
 }
 
-/* Steps whose rows cost next to nothing, so that every guess is tried, whatever the machine does: the answer is the same, and
- * some guesses hold and others do not. */
+/* Steps whose rows cost next to nothing, so that every guess is tried, whatever the machine does: the answer is that of a
+ * request alone. draft: the session of a model that guesses; NULL: guesses are taken from the text. Adds to how many were
+ * tried and held. */
+static void check_guesses(const char *text, float temperature, hearth_session *draft, size_t *drafted, size_t *accepted)
+{
+    static float logits[(1 + DRAFT_MOST) * 4096];
+    step_times free_rows = {0};
+    stack s;
+    asked a;
+    hearth_request asked_for;
+    hearth_error error;
+    hearth_row rows[CONTEXT];
+    int32_t want[CONTEXT];
+    for (unsigned i = 0; i < 8; i++)
+        step_times_add(&free_rows, 1 + i, 1);
+    open_stories(&s, 1, 1 + DRAFT_MOST);
+    assert_true(s.info.vocabulary_size <= 4096);
+    hearth_answer_options options = {.max_tokens = 4 * TOKENS, .ignore_end = true, .draft_tokens = 6, .draft = draft};
+    make_request(&s, text, options, temperature, &a, &asked_for);
+    request r = {.session = s.session,
+                 .sampler = a.sampler,
+                 .answer = a.answer,
+                 .prompt = a.prompt,
+                 .prompt_count = a.prompt_count};
+    stack_check(request_begin(&r, &error), &error);
+    while (r.stop == HEARTH_STOP_NONE) {
+        stack_check(request_guess(&r, 1 + DRAFT_MOST, &free_rows, 0, &error), &error);
+        size_t count = request_rows(&r, 5, rows);
+        stack_check(hearth_session_feed(s.session, rows, count, &error), &error);
+        stack_check(hearth_session_logits(s.session, 0, hearth_session_output_count(s.session), logits, &error),
+                    &error);
+        stack_check(request_take(&r, count, logits, &error), &error);
+    }
+    size_t read = hearth_session_length(s.session, 0) - a.prompt_count;
+    assert_int_equal(alone(text, 4 * TOKENS, temperature, want), 4 * TOKENS);
+    assert_true(read == 4 * TOKENS || read + 1 == 4 * TOKENS); /* the last one is read if it was guessed */
+    assert_int_equal(r.answer_tokens, 4 * TOKENS);
+    assert_memory_equal(hearth_session_tokens(s.session, 0) + a.prompt_count, want, read * sizeof *want);
+    assert_int_equal(r.next, want[4 * TOKENS - 1]);
+    *accepted += r.accepted;
+    *drafted += r.drafted;
+    request_free(&r);
+    forget(&a);
+    stack_close(&s);
+}
+
+/* Some guesses hold and others do not, and no answer is another one for it. */
 static void guesses_change_nothing(void **state)
 {
     (void)state;
-    static float logits[(1 + DRAFT_MOST) * 4096];
-    step_times free_rows = {0};
-    for (unsigned i = 0; i < 8; i++)
-        step_times_add(&free_rows, 1 + i, 1);
     size_t accepted = 0, drafted = 0;
-    for (uint32_t i = 0; i < 2 * PROMPTS; i++) {
-        const char *text = prompts[i / 2];
-        float temperature = i % 2 ? 0.9F : 0;
-        stack s;
-        asked a;
-        hearth_request asked_for;
-        hearth_error error;
-        hearth_row rows[CONTEXT];
-        int32_t want[CONTEXT];
-        open_stories(&s, 1, 1 + DRAFT_MOST);
-        assert_true(s.info.vocabulary_size <= 4096);
-        make_request(&s, text, (hearth_answer_options){.max_tokens = 4 * TOKENS, .ignore_end = true, .draft_tokens = 6},
-                     temperature, &a, &asked_for);
-        request r = {.session = s.session,
-                     .sampler = a.sampler,
-                     .answer = a.answer,
-                     .prompt = a.prompt,
-                     .prompt_count = a.prompt_count};
-        stack_check(request_begin(&r, &error), &error);
-        while (r.stop == HEARTH_STOP_NONE) {
-            size_t count = request_rows(&r, request_answers(&r) ? 1 + DRAFT_MOST : 5, &free_rows, 0, rows);
-            stack_check(hearth_session_feed(s.session, rows, count, &error), &error);
-            stack_check(hearth_session_logits(s.session, 0, hearth_session_output_count(s.session), logits, &error),
-                        &error);
-            stack_check(request_take(&r, count, logits, &error), &error);
-        }
-        size_t read = hearth_session_length(s.session, 0) - a.prompt_count;
-        assert_int_equal(alone(text, 4 * TOKENS, temperature, want), 4 * TOKENS);
-        assert_true(read == 4 * TOKENS || read + 1 == 4 * TOKENS); /* the last one is read if it was guessed */
-        assert_int_equal(r.answer_tokens, 4 * TOKENS);
-        assert_memory_equal(hearth_session_tokens(s.session, 0) + a.prompt_count, want, read * sizeof *want);
-        assert_int_equal(r.next, want[4 * TOKENS - 1]);
-        accepted += r.accepted;
-        drafted += r.drafted;
-        forget(&a);
-        stack_close(&s);
-    }
+    for (uint32_t i = 0; i < 2 * PROMPTS; i++)
+        check_guesses(prompts[i / 2], i % 2 ? 0.9F : 0, NULL, &drafted, &accepted);
     assert_true(accepted > 0 && accepted < drafted);
+}
+
+static void open_draft(stack *s, const char *path, uint32_t context)
+{
+    stack_open(s, path, 2, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = context});
+}
+
+/* The same where a smaller model guesses, one answer after another. */
+static void a_model_guesses(void **state)
+{
+    (void)state;
+    stack draft;
+    size_t accepted = 0, drafted = 0;
+    open_draft(&draft, HEARTH_DATA "/models/stories260K-relu", CONTEXT);
+    for (uint32_t i = 0; i < 2 * PROMPTS; i++)
+        check_guesses(prompts[i / 2], i % 2 ? 0.9F : 0, draft.session, &drafted, &accepted);
+    assert_true(accepted > 0 && accepted < drafted);
+    stack_close(&draft);
+}
+
+/* A model of other tokens cannot guess, nor can one for a scheduler; and a small context of the draft only ends its guesses. */
+static void wrong_drafts(void **state)
+{
+    (void)state;
+    stack s, draft;
+    asked a;
+    hearth_request asks;
+    hearth_error error;
+    open_stories(&s, 1, 4);
+    open_draft(&draft, GOLDEN "/llama-relu/model.gguf", 64);
+    make_request(&s, prompts[0], (hearth_answer_options){.draft_tokens = 2, .draft = draft.session}, 0, &a, &asks);
+    hearth_answer_options options = {
+        .max_tokens = TOKENS, .ignore_end = true, .draft_tokens = 2, .draft = draft.session};
+    assert_int_equal(
+        hearth_generate(s.session, 0, a.prompt, a.prompt_count, a.sampler, &options, NULL, NULL, NULL, &error),
+        HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "draft: has 272 tokens, the model has 512"));
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){0});
+    assert_int_equal(hearth_scheduler_add(h, &asks, NULL, &error), HEARTH_UNSUPPORTED);
+    hearth_scheduler_destroy(h);
+    stack_close(&draft);
+    open_draft(&draft, HEARTH_DATA "/models/stories260K-relu", 12);
+    options.draft = draft.session;
+    int32_t want[CONTEXT];
+    stack_check(hearth_generate(s.session, 0, a.prompt, a.prompt_count, a.sampler, &options, NULL, NULL, NULL, &error),
+                &error);
+    assert_int_equal(alone(prompts[0], TOKENS, 0, want), TOKENS);
+    assert_memory_equal(hearth_session_tokens(s.session, 0) + a.prompt_count, want, TOKENS * sizeof *want);
+    stack_close(&draft);
+    forget(&a);
+    stack_close(&s);
 }
 
 /* A prompt that continues what a sequence has read is read from there on; without keeping it is read whole. */
@@ -432,10 +489,10 @@ static void guesses_must_pay(void **state)
         step_times_add(&cheap, 1 + i % 4, 1 + 0.1 * (i % 4));
         step_times_add(&dear, 1 + i % 4, 1.0 + (i % 4));
     }
-    assert_int_equal(draft_worth(&good, &cheap, 4, 6, 1), 6);
-    assert_int_equal(draft_worth(&bad, &cheap, 4, 6, 1), 0);
-    assert_int_equal(draft_worth(&good, &dear, 4, 6, 1), 0);
-    for (unsigned i = 0; i < 200 && draft_worth(&bad, &cheap, 4, 6, 1) == 0; i++)
+    assert_int_equal(draft_worth(&good, &cheap, 4, 6, 1, 0), 6);
+    assert_int_equal(draft_worth(&bad, &cheap, 4, 6, 1, 0), 0);
+    assert_int_equal(draft_worth(&good, &dear, 4, 6, 1, 0), 0);
+    for (unsigned i = 0; i < 200 && draft_worth(&bad, &cheap, 4, 6, 1, 0) == 0; i++)
         assert_true(i < 199); /* some time later they are tried again */
 }
 
@@ -444,6 +501,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_those_alone),
         cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(a_model_guesses),
+        cmocka_unit_test(wrong_drafts),
         cmocka_unit_test(beginnings_are_kept),
         cmocka_unit_test(answers_do_not_wait),
         cmocka_unit_test(ends_are_their_own),

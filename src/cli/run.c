@@ -14,6 +14,9 @@
 /* Longest prompt file: far more text than any context can hold. */
 #define MAX_PROMPT_BYTES ((size_t)256 << 20)
 
+/* Guesses in a step where a model makes them and nothing says how many. */
+#define DEFAULT_DRAFT 4
+
 static const option rows[] = {
     {OPTION_ROW('p', "prompt", TEXT, run_values, prompt, "TEXT",
                 "the text to continue; without it (and -f, --chat) lines are read from the terminal")},
@@ -35,6 +38,11 @@ static const option rows[] = {
          "guesses up to N tokens at once from what followed the same words before, and checks them in one step; the "
          "text is the same; faster where text repeats itself (code, quotations). Default: 0, none"),
      .alias = "draft-max", .least = 0, .most = 7},
+    {OPTION_ROW(
+         0, "draft-model", TEXT, run_values, draft_model, "MODEL",
+         "a smaller model with the same vocabulary guesses in place of earlier text, on the CPU; --draft says how "
+         "many tokens at most (then 4)"),
+     .alias = "model-draft"},
     {OPTION_ROW(0, "prompt-cache", TEXT, run_values, prompt_cache, "FILE",
                 "what was read of the prompt is stored in FILE, and a prompt that begins alike is read from where they "
                 "differ; with -p, -f or --chat")},
@@ -306,7 +314,8 @@ static void note_context(const chat *s)
 }
 
 /* Says how much memory the session takes where there is not enough of it. */
-static hearth_status open_session(chat *s, const hearth_session_options *session, hearth_error *error)
+static hearth_status open_session(chat *s, const run_values *v, const hearth_session_options *session,
+                                  hearth_error *error)
 {
     if (s->messages.verbose)
         TRY(common_announce(&s->loaded, session, error));
@@ -317,7 +326,11 @@ static hearth_status open_session(chat *s, const hearth_session_options *session
         note_context(s);
     if (status == HEARTH_OK && s->messages.verbose && s->seed.given)
         fprintf(stderr, "seed: %llu\n", (unsigned long long)s->seed.value);
-    return status;
+    if (status != HEARTH_OK || !v->draft_model)
+        return status;
+    TRY(draft_session_open(&s->draft, s->loaded.runtime, v->draft_model, hearth_session_context(s->session), error));
+    s->answer.draft = s->draft.session;
+    return HEARTH_OK;
 }
 
 /* What is read before an answer. */
@@ -358,7 +371,7 @@ static hearth_status answer_input(chat *s, const run_values *v, const hearth_ses
                                   hearth_error *error)
 {
     hearth_result result = {0};
-    TRY(open_session(s, session, error));
+    TRY(open_session(s, v, session, error));
     uint32_t context = hearth_session_context(s->session);
     if (in->count > context)
         return fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path,
@@ -409,11 +422,11 @@ static hearth_status read_lines(chat *s, const run_values *v, const hearth_sessi
         if (isatty(STDIN_FILENO) && !v->continues && !s->messages.quiet)
             output_note("note", "the model has no chat template: what you type is continued as text; --chat-template "
                                 "names a template, such as chatml");
-        TRY(open_session(s, session, error));
+        TRY(open_session(s, v, session, error));
         return interactive_run(s, error);
     }
     TRY(chat_open_form(s, v, &form, error));
-    hearth_status status = open_session(s, session, error);
+    hearth_status status = open_session(s, v, session, error);
     if (status == HEARTH_OK)
         status = conversation_run(s, v, &form, error);
     chat_form_close(&form);
@@ -439,7 +452,11 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
         session.tracer = tally_to(&s->tally);
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
-    s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->ignore_end, v->predict, v->draft};
+    s->answer = (hearth_answer_options){.stops = v->stops.items,
+                                        .stop_count = v->stops.count,
+                                        .ignore_end = v->ignore_end,
+                                        .max_tokens = v->predict,
+                                        .draft_tokens = v->draft};
     if (v->prompt || v->file || v->message)
         return answer_once(s, v, &session, error);
     return read_lines(s, v, &session, error);
@@ -458,6 +475,8 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
         return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f) or a message (--chat)");
     if (v->prompt_cache && !v->prompt && !v->file && !v->message)
         return fail(error, HEARTH_INVALID, "run: --prompt-cache: needs a prompt (-p or -f) or a message (--chat)");
+    if (v->draft_model && v->draft == 0)
+        v->draft = DEFAULT_DRAFT;
     for (size_t i = 0; i < v->stops.count; i++)
         if (!*v->stops.items[i])
             return fail(error, HEARTH_INVALID, "run: --stop: is empty");
@@ -467,6 +486,7 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
     TRY(trace_open(&s.trace, "run", v->trace, error));
     hearth_status status = open_and_answer(&s, v, error);
     hearth_session_destroy(s.session);
+    draft_session_close(&s.draft);
     status = trace_close(&s.trace, status, error);
     hearth_sampler_destroy(s.sampler);
     common_unload(&s.loaded);

@@ -26,6 +26,7 @@ struct hearth_answer {
     size_t stop_count;
     uint32_t max_tokens; /* 0: no limit */
     uint64_t draft_tokens;
+    hearth_session *draft;
     bool ignore_end;
     uint32_t token_count;
     hearth_stop stop;
@@ -120,6 +121,7 @@ hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model
     a->model = model;
     a->max_tokens = options->max_tokens;
     a->draft_tokens = options->draft_tokens;
+    a->draft = options->draft;
     a->ignore_end = options->ignore_end;
     hearth_status status;
     TRY_OR(failed, status, copy_stops(a, options, error));
@@ -219,6 +221,11 @@ void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size
 uint64_t answer_draft_tokens(const hearth_answer *answer)
 {
     return answer->draft_tokens;
+}
+
+hearth_session *answer_draft(const hearth_answer *answer)
+{
+    return answer->draft;
 }
 
 uint32_t answer_max_tokens(const hearth_answer *answer)

@@ -90,7 +90,8 @@ static double expected_seconds(const step_times *t, size_t rows)
     return seconds > least ? seconds : least;
 }
 
-size_t draft_worth(draft_record *record, const step_times *times, size_t matched, size_t guesses, size_t rows)
+size_t draft_worth(draft_record *record, const step_times *times, size_t matched, size_t guesses, size_t rows,
+                   double guess_seconds)
 {
     double share = expected_share(record, matched), chance = 1, tokens = (double)rows;
     double most = tokens / expected_seconds(times, rows);
@@ -98,7 +99,7 @@ size_t draft_worth(draft_record *record, const step_times *times, size_t matched
     for (size_t n = 1; n <= guesses; n++) {
         chance *= share;
         tokens += chance;
-        double seconds = expected_seconds(times, rows + n);
+        double seconds = expected_seconds(times, rows + n) + (double)n * guess_seconds;
         if (tokens / seconds > most) {
             most = tokens / seconds;
             best = n;

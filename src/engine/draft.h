@@ -43,7 +43,9 @@ typedef struct step_times {
 void step_times_add(step_times *times, size_t rows, double seconds);
 
 /* Returns how many of `guesses` guesses behind a match of `matched` tokens to read in a step that has `rows` rows without
- * them: as many as give the most tokens per second. Where that is none, what the record knows of such matches fades. */
-size_t draft_worth(draft_record *record, const step_times *times, size_t matched, size_t guesses, size_t rows);
+ * them: as many as give the most tokens per second, where making a guess takes so many seconds. Where that is none, what
+ * the record knows of such matches fades. */
+size_t draft_worth(draft_record *record, const step_times *times, size_t matched, size_t guesses, size_t rows,
+                   double guess_seconds);
 
 #endif

@@ -36,7 +36,7 @@ static hearth_status feed(generation *g, size_t count, hearth_error *error)
 /* Reads the prompt whole. */
 static hearth_status read_prompt(generation *g, hearth_error *error)
 {
-    size_t count = request_rows(&g->request, g->request.prompt_count, &g->times, 0, g->rows);
+    size_t count = request_rows(&g->request, g->request.prompt_count, g->rows);
     double start = clock_seconds();
     hearth_status status = session_feed(g->request.session, g->rows, count, error);
     g->result->prompt_seconds = clock_seconds() - start;
@@ -54,7 +54,8 @@ static hearth_status begin_answer(generation *g, hearth_error *error)
 static hearth_status step(generation *g, hearth_error *error)
 {
     size_t most = g->request.session->output_rows;
-    size_t count = request_rows(&g->request, most, &g->times, 0, g->rows);
+    TRY(request_guess(&g->request, most, &g->times, 0, error));
+    size_t count = request_rows(&g->request, most, g->rows);
     double start = clock_seconds();
     TRY(feed(g, count, error));
     step_times_add(&g->times, count, clock_seconds() - start);
@@ -135,6 +136,7 @@ hearth_status hearth_generate_sized(hearth_session *session, uint32_t sequence, 
         session_forget_cancel(session);
         status = generate(&g, error);
     }
+    request_free(&g.request);
     hearth_answer_destroy(g.request.answer);
     filled.stop = g.request.stop;
     filled.answer_tokens = g.request.answer_tokens;

@@ -20,37 +20,51 @@ hearth_status request_begin(request *r, hearth_error *error)
     r->draft_tokens = r->draft_tokens < DRAFT_MOST ? r->draft_tokens : DRAFT_MOST;
     if (session_recurrents(r->session, each) > 0)
         r->draft_tokens = 0; /* recurrent states cannot be cut by a few tokens */
-    return HEARTH_OK;
+    hearth_session *draft = r->draft_tokens > 0 ? answer_draft(r->answer) : NULL;
+    return draft ? draft_model_begin(&r->draft, draft, r->session->engine->model, error) : HEARTH_OK;
+}
+
+void request_free(request *r)
+{
+    draft_model_end(&r->draft);
 }
 
 /* ------------------------------------------------------------------ what is read next */
 
-/* Guesses what follows the next token, at most `most` tokens. */
-static void guess(request *r, size_t most, const step_times *times, size_t others)
+hearth_status request_guess(request *r, size_t most, const step_times *times, size_t others, hearth_error *error)
 {
+    r->guessed = 0;
+    if (!request_answers(r))
+        return HEARTH_OK;
+    most--;
     uint32_t length = hearth_session_length(r->session, r->sequence),
              room = session_can_append(r->session, r->sequence);
     most = most < r->draft_tokens ? most : r->draft_tokens;
     most = most < room ? most : room - (room > 0); /* the next token takes a place */
     if (most == 0)
-        return;
+        return HEARTH_OK;
     /* The next token is not read yet; behind the others there is room for it. */
     int32_t *tokens = session_tokens(r->session, r->sequence);
     tokens[length] = r->next;
+    if (r->draft.session) { /* of which each takes time, so first it is asked how many are worth it */
+        r->matched = DRAFT_MATCH;
+        most = draft_worth(&r->drafts, times, r->matched, most, others + 1, r->draft.guess_seconds);
+        return most == 0 ? HEARTH_OK
+                         : draft_model_guess(&r->draft, tokens, length + 1, most, r->guesses, &r->guessed, error);
+    }
     size_t n = draft_guess(tokens, length + 1, most, r->guesses, &r->matched);
-    r->guessed = n > 0 ? draft_worth(&r->drafts, times, r->matched, n, others + 1) : 0;
+    r->guessed = n > 0 ? draft_worth(&r->drafts, times, r->matched, n, others + 1, 0) : 0;
+    return HEARTH_OK;
 }
 
-size_t request_rows(request *r, size_t most, const step_times *times, size_t others, hearth_row *rows)
+size_t request_rows(const request *r, size_t most, hearth_row *rows)
 {
-    r->guessed = 0;
     if (!request_answers(r)) {
         size_t left = r->prompt_count - r->prompt_read, n = left < most ? left : most;
         for (size_t i = 0; i < n; i++)
             rows[i] = (hearth_row){r->prompt[r->prompt_read + i], r->sequence, i + 1 == left};
         return n;
     }
-    guess(r, most - 1, times, others);
     rows[0] = (hearth_row){r->next, r->sequence, true};
     for (size_t i = 0; i < r->guessed; i++)
         rows[1 + i] = (hearth_row){r->guesses[i], r->sequence, true};

@@ -77,6 +77,7 @@ struct hearth_scheduler {
 
 static void free_job(job *j)
 {
+    request_free(&j->request);
     mem_free(j->prompt);
     mem_free(j);
 }
@@ -158,6 +159,9 @@ static hearth_status check_request(const hearth_scheduler *s, const hearth_reque
         if (r->prompt[i] < 0 || (uint32_t)r->prompt[i] >= vocabulary)
             return fail(error, HEARTH_INVALID, "request: token %d is not one of the vocabulary's %u", r->prompt[i],
                         vocabulary);
+    if (r->answer && answer_draft(r->answer))
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "request: its answer has a draft model; requests guess from their text alone");
     if (!r->sampler || !r->answer)
         return fail(error, HEARTH_INVALID, "request: has no %s", r->sampler ? "answer" : "sampler");
     if (r->prompt_count > most)
@@ -496,7 +500,8 @@ typedef struct step {
 static void add_rows(hearth_scheduler *s, step *to, uint32_t at, size_t most)
 {
     job *j = s->places[at].job;
-    j->rows = request_rows(&j->request, most, &s->times, to->rows, s->rows + to->rows);
+    (void)request_guess(&j->request, most, &s->times, to->rows, NULL); /* from the text: it cannot fail */
+    j->rows = request_rows(&j->request, most, s->rows + to->rows);
     turn t = {.place = at,
               .length = hearth_session_length(s->session, at),
               .first = to->rows,
