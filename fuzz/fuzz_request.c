@@ -6,6 +6,10 @@
  * Covers: src/serve/chat_api.c
  * Covers: src/serve/completion_api.c
  * Covers: src/serve/text_api.c
+ * Covers: src/serve/conversation.c
+ * Covers: src/serve/messages_fields.c
+ * Covers: src/serve/messages_api.c
+ * Covers: src/serve/responses_api.c
  * Covers: src/serve/problem.c
  *
  * Whatever it is: no fault, nothing left behind, and an answer in JSON with a status that fits. Nothing is computed: the
@@ -17,8 +21,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static handler *const handlers[] = {chat_answer_request, completion_answer_request, text_tokenize, text_detokenize,
-                                    text_apply_template};
+static handler *const handlers[] = {chat_answer_request,   completion_answer_request, text_tokenize,
+                                    text_detokenize,       text_apply_template,       messages_answer_request,
+                                    messages_count_tokens, responses_answer_request};
 
 static void on_lost(void *user)
 {

@@ -11,6 +11,10 @@ handler state_health, state_live, state_metrics, state_props, state_slots, state
 handler text_tokenize, text_detokenize, text_apply_template;
 /* chat_api.c, completion_api.c: answers. */
 handler chat_answer_request, completion_answer_request;
+/* messages_api.c: Anthropic's. */
+handler messages_answer_request, messages_count_tokens;
+/* responses_api.c: OpenAI's newer one. */
+handler responses_answer_request;
 
 /* ------------------------------------------------------------------ generate.c */
 
@@ -58,7 +62,7 @@ size_t generation_choices(const serve *s, const generation *g, size_t prompts, c
 /* The conversation of a request: its messages with all content as text, and how they are rendered. */
 typedef struct conversation_fields {
     const char *name;                     /* of the field with the messages, for errors */
-    json_t *messages, *tools, *variables; /* owned by the body                          */
+    json_t *messages, *tools, *variables; /* owned by who read them                     */
     json_t *tool_choice;
     bool no_prompt; /* the text ends with the last message */
 } conversation_fields;
