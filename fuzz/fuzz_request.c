@@ -6,10 +6,8 @@
  * Covers: src/serve/chat_api.c
  * Covers: src/serve/completion_api.c
  * Covers: src/serve/text_api.c
- * Covers: src/serve/conversation.c
  * Covers: src/serve/messages_fields.c
- * Covers: src/serve/messages_api.c
- * Covers: src/serve/responses_api.c
+ * Covers: src/serve/responses_fields.c
  * Covers: src/serve/problem.c
  *
  * Whatever it is: no fault, nothing left behind, and an answer in JSON with a status that fits. Nothing is computed: the

@@ -1,7 +1,7 @@
 /* serve_api.c - the handlers without HTTP, with a real model and a thread that computes: what they answer, and that every
  * allocation may fail. */
 #include "../src/base/memory.h"
-#include "../src/serve/messages.h"
+#include "../src/serve/api.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -62,7 +62,7 @@ size_t generation_choices(const serve *s, const generation *g, size_t prompts, c
 /* The conversation of a request: its messages with all content as text, and how they are rendered. */
 typedef struct conversation_fields {
     const char *name;                     /* of the field with the messages, for errors */
-    json_t *messages, *tools, *variables; /* owned by who read them                     */
+    json_t *messages, *tools, *variables; /* owned by the body                          */
     json_t *tool_choice;
     bool no_prompt; /* the text ends with the last message */
 } conversation_fields;
@@ -75,6 +75,12 @@ bool conversation_join(const json_t *content, const char *path, const char *cons
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
 bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p);
+
+/* ------------------------------------------------------------------ messages_fields.c, responses_fields.c */
+
+/* Read the conversation of a request in the form of these APIs, and put it into the body in that of chats. */
+bool messages_read(json_t *body, conversation_fields *out, problem *p);
+bool responses_read(json_t *body, conversation_fields *out, problem *p);
 
 /* ------------------------------------------------------------------ conversation.c */
 

@@ -1,6 +1,6 @@
 /* messages_api.c - Anthropic's API: /v1/messages, messages in and blocks out; and how many tokens they have. */
+#include "api.h"
 #include "blocks.h"
-#include "messages.h"
 
 static const field rows[] = {
     GENERATION_TEMPERATURE,

@@ -2,7 +2,7 @@
  *
  * Templates were written for messages as OpenAI has them: the system's comes first, a call of a tool belongs to the message
  * of the assistant, its result is a message of its own, and thoughts are `reasoning_content`. */
-#include "messages.h"
+#include "api.h"
 
 #include <stdio.h>
 #include <string.h>
