@@ -3,12 +3,13 @@
  * Covers: src/serve/fields.c
  * Covers: src/serve/conversation_fields.c
  * Covers: src/serve/generate.c
- * Covers: src/serve/chat_api.c
  * Covers: src/serve/completion_api.c
  * Covers: src/serve/text_api.c
  * Covers: src/serve/messages_fields.c
  * Covers: src/serve/responses_fields.c
  * Covers: src/serve/problem.c
+ *
+ * Files that mostly make answers (chat_api.c, messages_api.c, responses_api.c, conversation.c) are not among these.
  *
  * Whatever it is: no fault, nothing left behind, and an answer in JSON with a status that fits. Nothing is computed: the
  * thread that would do it has been stopped, so good requests are told that the server ends. */
