@@ -3,7 +3,11 @@
  * Covers: src/serve/fields.c
  * Covers: src/serve/conversation_fields.c
  * Covers: src/serve/text_api.c
+ * Covers: src/serve/messages_fields.c
+ * Covers: src/serve/responses_fields.c
  * Covers: src/serve/problem.c
+ *
+ * Files that mostly make answers (chat_api.c, messages_api.c, responses_api.c, conversation.c) are not among these.
  *
  * Whatever it is: no fault, nothing left behind, and an answer in JSON with a status that fits. Nothing is computed: the
  * thread that would do it has been stopped, so good requests are told that the server ends. */
@@ -14,8 +18,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static handler *const handlers[] = {chat_answer_request, completion_answer_request, text_tokenize, text_detokenize,
-                                    text_apply_template};
+static handler *const handlers[] = {chat_answer_request,   completion_answer_request, text_tokenize,
+                                    text_detokenize,       text_apply_template,       messages_answer_request,
+                                    messages_count_tokens, responses_answer_request};
 
 static void on_lost(void *user)
 {

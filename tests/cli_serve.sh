@@ -39,10 +39,10 @@ if command -v curl >/dev/null; then
         eval "${command//http:\/\/127.0.0.1:8080/$url}" >"$scratch/answer" 2>&1 </dev/null && pass || fail "$command: $?"
         case "$command" in
             *top_p*) has "$command" "$(cat "$scratch/answer")" '"param":"top_p"' ;;
-            *) is "$command: errors ($(head -c 200 "$scratch/answer"))" "$(grep -c '"error"' "$scratch/answer" || true)" 0 ;;
+            *) is "$command: errors ($(head -c 200 "$scratch/answer"))" "$(grep -c '"error":{' "$scratch/answer" || true)" 0 ;;
         esac
     done <"$scratch/commands"
-    [ "$(wc -l <"$scratch/commands")" -ge 8 ] && pass || fail "commands of docs/serve.md: $(cat "$scratch/commands")"
+    [ "$(wc -l <"$scratch/commands")" -ge 11 ] && pass || fail "commands of docs/serve.md: $(cat "$scratch/commands")"
 else
     skip_part "curl is missing"
 fi

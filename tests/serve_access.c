@@ -16,7 +16,7 @@ static const route closed = {.method = "GET", .path = "/x"},
 static unsigned status_of(const serve *s, const route *to, const char *host, const char *origin,
                           const char *authorization)
 {
-    const credentials c = {host, origin, authorization};
+    const credentials c = {host, origin, authorization, NULL};
     problem p = {0};
     bool in = access_check(s, to, &c, &p);
     assert_int_equal(in, p.status == 0);
@@ -69,25 +69,46 @@ static void keys(void **state)
     assert_int_equal(status_of(&s, NULL, NULL, NULL, "Bearer x"), 0);
 }
 
+/* A key in the header x-api-key, where Anthropic's clients have it. */
+static void keys_of_their_own_header(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"first"};
+    static const credentials right[] = {
+        {.key = "first"}, {.authorization = "Bearer x", .key = "first"}, {.authorization = "Bearer first", .key = "x"}};
+    static const credentials wrong[] = {{.key = ""}, {.key = "firs"}, {.key = "Bearer first"}};
+    serve s = {.options = {.host = "h", .keys = some, .key_count = 1}};
+    problem p;
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        assert_true(access_check(&s, &closed, &right[i], &p));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(access_check(&s, &closed, &wrong[i], &p));
+}
+
 static void paths(void **state)
 {
     (void)state;
-    const char *allow;
+    const route *nearest;
     problem p = {0};
-    assert_non_null(route_find("GET", "/health", &allow, &p));
-    assert_non_null(route_find("HEAD", "/health", &allow, &p));
-    assert_null(route_find("POST", "/health", &allow, &p));
+    assert_non_null(route_find("GET", "/health", &nearest, &p));
+    assert_non_null(route_find("HEAD", "/health", &nearest, &p));
+    assert_null(route_find("POST", "/health", &nearest, &p));
     assert_int_equal(p.status, 405);
-    assert_string_equal(allow, "GET");
-    assert_null(route_find("GET", "/Health", &allow, &p));
+    assert_string_equal(nearest->method, "GET");
+    assert_null(route_find("GET", "/Health", &nearest, &p));
     assert_int_equal(p.status, 404);
-    assert_null(allow);
-    assert_ptr_not_equal(route_find("GET", "/v1/models", &allow, &p), route_find("GET", "/v1/models/x/y", &allow, &p));
-    assert_null(route_find("GET", "/v1/modelsx", &allow, &p));
+    assert_null(nearest);
+    assert_ptr_not_equal(route_find("GET", "/v1/models", &nearest, &p),
+                         route_find("GET", "/v1/models/x/y", &nearest, &p));
+    assert_null(route_find("GET", "/v1/modelsx", &nearest, &p));
     assert_int_equal(p.status, 404);
-    assert_null(route_find("GET", "", &allow, &p));
-    assert_null(route_find("", "/v1/completions", &allow, &p));
+    assert_null(route_find("GET", "", &nearest, &p));
+    assert_null(route_find("", "/v1/completions", &nearest, &p));
     assert_int_equal(p.status, 405);
+    assert_ptr_equal(nearest->errors, &problem_openai);
+    assert_null(route_find("PUT", "/", &nearest, &p));
+    assert_string_equal(nearest->method, "GET");
+    assert_non_null(route_find("GET", "/", &nearest, &p));
 }
 
 int main(void)
@@ -96,6 +117,7 @@ int main(void)
         cmocka_unit_test(names_of_this_machine),
         cmocka_unit_test(pages_from_elsewhere),
         cmocka_unit_test(keys),
+        cmocka_unit_test(keys_of_their_own_header),
         cmocka_unit_test(paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

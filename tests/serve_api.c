@@ -149,30 +149,49 @@ static void a_full_queue_says_so(void **state)
     assert_true(metrics_get(&s->metrics, METRIC_CANCELLED) > 0);
 }
 
+/* A history with all that Anthropic's API has in one. */
+#define HISTORY                                                                                                    \
+    "\"system\": [{\"type\": \"text\", \"text\": \"s\"}], \"thinking\": {\"type\": \"disabled\"}, \"messages\": [" \
+    "{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": ["                           \
+    "{\"type\": \"thinking\", \"thinking\": \"t\", \"signature\": \"\"}, {\"type\": \"text\", \"text\": \"y\"}, "  \
+    "{\"type\": \"tool_use\", \"id\": \"1\", \"name\": \"f\", \"input\": {\"a\": 1}}]}, "                          \
+    "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"1\", "                      \
+    "\"content\": [{\"type\": \"text\", \"text\": \"2\"}]}, {\"type\": \"text\", \"text\": \"z\"}]}], "            \
+    "\"tools\": [{\"name\": \"f\", \"description\": \"d\", \"input_schema\": {\"type\": \"object\"}}]"
+
 /* What is asked while memory runs out. */
 static const struct question {
     handler *whom;
     const char *body;
-    bool streams;
+    const char *last; /* what only the end of a stream has; NULL: a whole answer */
 } questions[] = {
-    {text_tokenize, "{\"content\": \"Once upon a time\", \"with_pieces\": true}", false},
-    {text_detokenize, "{\"tokens\": [1, 403, 407]}", false},
+    {text_tokenize, "{\"content\": \"Once upon a time\", \"with_pieces\": true}", NULL},
+    {text_detokenize, "{\"tokens\": [1, 403, 407]}", NULL},
     {text_apply_template,
-     "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]}]}", false},
-    {state_metrics, "", false},
-    {state_slots, "", false},
-    {state_props, "", false},
-    {state_models, "", false},
-    {state_health, "", false},
+     "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]}]}", NULL},
+    {state_metrics, "", NULL},
+    {state_slots, "", NULL},
+    {state_props, "", NULL},
+    {state_models, "", NULL},
+    {state_health, "", NULL},
     {chat_answer_request,
      "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"max_tokens\": 3, \"logprobs\": true, "
      "\"top_logprobs\": 2, "
      "\"stop\": [\"zz\"], \"logit_bias\": {\"5\": 1}}",
-     false},
+     NULL},
     {completion_answer_request,
-     "{\"prompt\": [\"Once\", [1, 403]], \"max_tokens\": 3, \"logprobs\": 2, \"echo\": true, \"n\": 2}", false},
-    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 1, \"logprobs\": 2, \"echo\": true}", false},
-    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 3, \"stream\": true}", true},
+     "{\"prompt\": [\"Once\", [1, 403]], \"max_tokens\": 3, \"logprobs\": 2, \"echo\": true, \"n\": 2}", NULL},
+    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 1, \"logprobs\": 2, \"echo\": true}", NULL},
+    {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 3, \"stream\": true}", "data: [DONE]"},
+    {messages_count_tokens, "{" HISTORY "}", NULL},
+    {messages_answer_request, "{\"max_tokens\": 2, \"stop_sequences\": [\"zz\"], " HISTORY "}", NULL},
+    {messages_answer_request, "{\"max_tokens\": 2, \"stream\": true, " HISTORY "}", "event: message_stop"},
+    {responses_answer_request,
+     "{\"max_output_tokens\": 2, \"instructions\": \"s\", \"input\": [{\"role\": \"user\", \"content\": "
+     "[{\"type\": \"input_text\", \"text\": \"x\"}]}]}",
+     NULL},
+    {responses_answer_request, "{\"max_output_tokens\": 2, \"input\": \"x\", \"stream\": true}",
+     "event: response.incomplete"},
 };
 
 /* Asks while the n-th allocation and all later ones fail. Returns whether it was answered in full. */
@@ -183,11 +202,11 @@ static bool ask_without_memory(serve *s, const struct question *q, long n)
     q->whom(s, span_of(q->body), &r);
     finish(&r);
     mem_fail_at(-1);
-    bool ok = r.status == 200 || (q->streams && r.status == 0);
+    bool ok = r.status == 200 || (q->last && r.status == 0);
     if (!ok && r.status != 500 && r.status != 503)
         fail_msg("%s: allocation %ld: status %u, %.*s", q->body, n, r.status, (int)r.body.size, r.body.data);
-    if (q->streams)
-        ok = r.body.size > 14 && memcmp(r.body.data + r.body.size - 14, "data: [DONE]\n\n", 14) == 0;
+    if (q->last)
+        ok = r.body.size > 0 && memmem(r.body.data, r.body.size, q->last, strlen(q->last));
     buffer_free(&r.body);
     return ok;
 }
@@ -209,14 +228,130 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+/* Gives a talk a piece of an answer, as the driver would, and returns what its stream says of it, terminated. */
+static const char *tell(talk *t, const char *text, bool ends, buffer *out)
+{
+    const event e = {.kind = EVENT_TOKEN, .token = {.token = -1}, .text = text, .size = strlen(text)};
+    said *c = &t->choices[0];
+    assert_true(t->api->add(t, c, &e));
+    c->has_ended = ends;
+    out->size = 0;
+    assert_true(t->api->news(t, c, out) && (!ends || t->api->end(t, out)) && buffer_put(out, "", 1));
+    return out->data;
+}
+
+/* The members of one object of a stream are said in any order. */
+static void has(const char *text, const char *what)
+{
+    if (!strstr(text, what))
+        fail_msg("no %s in %s", what, text);
+}
+
+static void thoughts_are_blocks_of_their_own(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    static const char messages[] = "{\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}";
+    long blocks = mem_live();
+    reply r = {0};
+    buffer out = {0};
+    messages_answer_request(s, span_of(messages), &r);
+    assert_non_null(r.talk);
+    const char *text = tell(r.talk, "<think>so", false, &out);
+    has(text, "\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    has(text, "\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"so\"}");
+    text = tell(r.talk, " on</think>well", false, &out);
+    has(text, "\"thinking\":\" on\"");
+    has(text, "{\"type\":\"content_block_stop\",\"index\":0}");
+    has(text, "\"index\":1,\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
+    has(text, "\"delta\":{\"type\":\"text_delta\",\"text\":\"well\"}");
+    text = tell(r.talk, "", true, &out);
+    has(text, "{\"type\":\"content_block_stop\",\"index\":1}");
+    has(text, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+    talk_free(r.talk);
+    r = (reply){0};
+    responses_answer_request(s, span_of("{\"max_output_tokens\": 1, \"input\": \"x\"}"), &r);
+    assert_non_null(r.talk);
+    text = tell(r.talk, "<think>so on", false, &out);
+    has(text, "\"delta\":\"so on\",\"type\":\"response.reasoning_text.delta\"");
+    text = tell(r.talk, "</think>well", true, &out);
+    has(text, "\"text\":\"so on\",\"type\":\"response.reasoning_text.done\"");
+    has(text, "\"text\":\"well\",\"logprobs\":[],\"type\":\"response.output_text.done\"");
+    has(strstr(text, "event: response.completed"), "\"content\":[{\"type\":\"reasoning_text\",\"text\":\"so on\"}]");
+    has(strstr(text, "event: response.completed"), "\"content\":[{\"type\":\"output_text\",\"text\":\"well\"");
+    talk_free(r.talk);
+    buffer_free(&out);
+    settle(s, blocks);
+}
+
+/* Histories of Anthropic's API become what templates take. */
+static void histories_are_translated(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "[{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"x\"},"
+        " {\"role\": \"assistant\", \"content\": \"y\", \"reasoning_content\": \"t\", \"tool_calls\": [{\"id\": \"1\","
+        " \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]},"
+        " {\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"}, {\"role\": \"user\", \"content\": \"z\"}]";
+    static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\","
+                                " \"parameters\": {\"type\": \"object\"}}}]";
+    static const char *const merged[][2] = {
+        {"{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+         "\"b\"}]}",
+         "[{\"role\": \"user\", \"content\": \"a\\nb\"}]"},
+        {"{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"tool_result\", "
+         "\"tool_use_id\": \"1\"}]}",
+         "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": "
+         "\"\"}]"},
+        {"{\"role\": \"user\", \"content\": []}", "[{\"role\": \"user\", \"content\": \"\"}]"},
+    };
+    problem p = {0};
+    conversation_fields c;
+    json_t *body = json_loads("{" HISTORY "}", 0, NULL), *wanted = json_loads(expected, 0, NULL);
+    assert_true(body && wanted && messages_read(body, &c, &p));
+    assert_true(json_equal(c.messages, wanted));
+    json_decref(wanted);
+    wanted = json_loads(tools, 0, NULL);
+    assert_true(json_equal(c.tools, wanted));
+    assert_true(json_is_false(json_object_get(c.variables, "enable_thinking")));
+    json_decref(wanted);
+    json_decref(body);
+    for (size_t i = 0; i < sizeof merged / sizeof *merged; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "{\"messages\": [%s]}", merged[i][0]);
+        body = json_loads(text, 0, NULL);
+        wanted = json_loads(merged[i][1], 0, NULL);
+        assert_true(body && wanted && messages_read(body, &c, &p));
+        assert_true(json_equal(c.messages, wanted));
+        json_decref(wanted);
+        json_decref(body);
+    }
+}
+
 static void a_driver_that_stops_tells_all(void **state)
 {
     serve *s = &((bench *)*state)->serve;
-    static const char body[] = "{\"prompt\": \"Once\", \"n\": 8, \"max_tokens\": 400, \"ignore_eos\": true}";
-    reply r = {0};
+    static const char body[] = "{\"prompt\": \"Once\", \"n\": 6, \"max_tokens\": 400, \"ignore_eos\": true}";
+    static const struct {
+        handler *whom;
+        const char *body, *last;
+    } streams[] = {
+        {messages_answer_request,
+         "{\"max_tokens\": 400, \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}",
+         "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":"},
+        {responses_answer_request, "{\"input\": \"x\", \"stream\": true}",
+         "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"},
+    };
+    reply r = {0}, streamed[2] = {{0}, {0}};
     unsigned status;
     completion_answer_request(s, span_of(body), &r);
+    for (size_t i = 0; i < 2; i++)
+        streams[i].whom(s, span_of(streams[i].body), &streamed[i]);
     driver_stop(s->driver);
+    for (size_t i = 0; i < 2; i++) {
+        finish(&streamed[i]);
+        assert_non_null(memmem(streamed[i].body.data, streamed[i].body.size, streams[i].last, strlen(streams[i].last)));
+        buffer_free(&streamed[i].body);
+    }
     finish(&r);
     assert_int_equal(r.status, 503);
     assert_non_null(memmem(r.body.data, r.body.size, "shutting_down", 13));
@@ -231,6 +366,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers),
         cmocka_unit_test(a_full_queue_says_so),
+        cmocka_unit_test(thoughts_are_blocks_of_their_own),
+        cmocka_unit_test(histories_are_translated),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_driver_that_stops_tells_all),
     };

@@ -67,6 +67,17 @@ class Server:
         same("end of a stream", events[-1], "[DONE]")
         return [json.loads(e) for e in events[:-1]]
 
+    def events(self, path, body):
+        """Returns the objects of a stream whose events have names, which are their types."""
+        status, headers, text = self.ask(path, dict(body, stream=True))
+        same("type of a stream", (status, headers["Content-Type"]), (200, "text/event-stream"))
+        events = []
+        for block in text.decode().split("\n\n")[:-1]:
+            name, data = block.split("\n")
+            events.append(json.loads(data[len("data: "):]))
+            same("name of an event", name, "event: " + events[-1]["type"])
+        return events
+
     def metric(self, name):
         text = self.ask("/metrics")[2].decode()
         return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[1])
@@ -104,7 +115,16 @@ def completion(prompt, **more):
     return dict({"prompt": prompt, "temperature": 0, "max_tokens": 24}, **more)
 
 
+def message(text, **more):
+    return dict({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 24}, **more)
+
+
+def response(text, **more):
+    return dict({"input": text, "temperature": 0, "max_output_tokens": 24}, **more)
+
+
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+MESSAGES, COUNT, RESPONSES = "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"
 LONG = completion("Once upon a time", n=64, max_tokens=400, ignore_eos=True)
 
 
@@ -172,6 +192,115 @@ def check_answers(s):
     check("another choice", several[0]["text"] != several[1]["text"], several)
 
 
+def join(events, kind, key):
+    """Puts the pieces of a stream together that are deltas of this type."""
+    return "".join(e["delta"][key] for e in events if e["type"] == "content_block_delta" and e["delta"]["type"] == kind)
+
+
+def check_messages(s):
+    expected = s.ask(CHAT, chat("Tell me"))[2]
+    text = expected["choices"][0]["message"]["content"]
+    answer = s.ask(MESSAGES, message("Tell me"))[2]
+    same("content of a message", answer["content"], [{"type": "text", "text": text}])
+    same("what it is", (answer["type"], answer["role"], answer["model"], answer["stop_reason"], answer["stop_sequence"]),
+         ("message", "assistant", expected["model"], "max_tokens", None))
+    used = answer["usage"]
+    same("its usage", (used["input_tokens"] + used["cache_read_input_tokens"], used["output_tokens"]),
+         (expected["usage"]["prompt_tokens"], 24))
+    check("what it kept", used["cache_read_input_tokens"] > 0, used)
+    same("tokens that are counted", s.ask(COUNT, message("Tell me"))[2],
+         {"input_tokens": expected["usage"]["prompt_tokens"]})
+    events = s.events(MESSAGES, message("Tell me"))
+    same("a message as stream", join(events, "text_delta", "text"), text)
+    same("its events", [e["type"] for e in events if e["type"] != "content_block_delta"],
+         ["message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"])
+    start, last = events[0]["message"], events[-2]
+    same("its beginning", (start["content"], start["stop_reason"], start["usage"]["input_tokens"]),
+         ([], None, expected["usage"]["prompt_tokens"]))
+    same("its end", (last["delta"], last["usage"]["output_tokens"]), ({"stop_reason": "max_tokens", "stop_sequence": None}, 24))
+    same("its blocks", {e["index"] for e in events if "index" in e}, {0})
+    stop = text.split()[2]
+    for stops, known in (([stop], stop), (["nowhere", stop], None)):
+        stopped = s.ask(MESSAGES, message("Tell me", stop_sequences=stops))[2]
+        same("a stop", (stopped["content"], stopped["stop_reason"], stopped["stop_sequence"]),
+             ([{"type": "text", "text": text.split(stop)[0]}], "stop_sequence", known))
+        events = s.events(MESSAGES, message("Tell me", stop_sequences=stops))
+        same("a stop in a stream", (join(events, "text_delta", "text"), events[-2]["delta"]),
+             (text.split(stop)[0], {"stop_reason": "stop_sequence", "stop_sequence": known}))
+    long = "a " * 512  # cut so that few tokens are left
+    while (size := s.ask(COUNT, message(long))[2]["input_tokens"]) > 510:
+        long = long[:-2 * max(1, (size - 510) // 4)]
+    same("a full context", s.ask(MESSAGES, message(long))[2].get("stop_reason"), "model_context_window_exceeded")
+    system = [{"type": "text", "text": "You tell"}, {"type": "text", "text": " stories"}]
+    told = {"role": "system", "content": "You tell stories"}
+    for given in ("You tell stories", system):
+        same("a system", s.ask(MESSAGES, message("Tell me", system=given))[2]["content"][0]["text"],
+             s.ask(CHAT, dict(chat("x"), messages=[told] + chat("Tell me")["messages"]))[2]["choices"][0]["message"]["content"])
+    same("a query behind the path", s.ask(MESSAGES + "?beta=true", message("Tell me"))[2]["content"], answer["content"])
+    before = s.ask(COUNT, message("Tell me"))[2]["input_tokens"]
+    ignored = dict(metadata={"user_id": "u"}, thinking={"type": "enabled", "budget_tokens": 1024}, service_tier="auto")
+    same("what is ignored", s.ask(MESSAGES, message("Tell me", **ignored))[2]["content"], answer["content"])
+    same("tools that are not offered", s.ask(COUNT, message("Tell me", tools=TOOLS, tool_choice={"type": "none"}))[2]["input_tokens"],
+         before)
+
+
+TOOLS = [{"name": "weather", "description": "The weather", "input_schema": {"type": "object", "properties": {}}}]
+
+
+def check_tools():
+    """A template that shows all it is given: tools and calls come to it as in a chat."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+        template.write("{% for m in messages %}{{ m.role }} {{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %} {% endfor %}{{ tools | tojson }}")
+        template.flush()
+        s = Server("--chat-template", template.name, "-t", "1")
+    history = [{"role": "user", "content": "w?"},
+               {"role": "assistant", "content": [{"type": "text", "text": "so"}, {"type": "tool_use", "id": "1", "name": "weather", "input": {"at": "x"}}]},
+               {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "42"}]}]
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"at\": \"x\"}"}}
+    messages = [{"role": "user", "content": "w?"}, {"role": "assistant", "content": "so", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "1", "content": "42"}]
+    function = {"name": "weather", "parameters": TOOLS[0]["input_schema"], "description": "The weather"}
+    tools = [{"type": "function", "function": function}]
+    one = s.ask(MESSAGES, dict(message("x"), messages=history, tools=TOOLS))[2]
+    other = s.ask(CHAT, dict(chat("x"), messages=messages, tools=tools))[2]
+    same("a history with calls", one["content"][0]["text"], other["choices"][0]["message"]["content"])
+    same("its tokens", one["usage"]["input_tokens"] + one["usage"]["cache_read_input_tokens"], other["usage"]["prompt_tokens"])
+    s.end()
+
+
+def check_responses(s):
+    expected = s.ask(CHAT, chat("Tell me"))[2]
+    text = expected["choices"][0]["message"]["content"]
+    answer = s.ask(RESPONSES, response("Tell me"))[2]
+    same("items of a response", [(i["type"], i["role"], [(c["type"], c["text"]) for c in i["content"]]) for i in answer["output"]],
+         [("message", "assistant", [("output_text", text)])])
+    same("what it is", (answer["object"], answer["status"], answer["incomplete_details"]),
+         ("response", "incomplete", {"reason": "max_output_tokens"}))
+    used, others = answer["usage"], expected["usage"]
+    same("its usage", (used["input_tokens"], used["output_tokens"], used["total_tokens"]),
+         (others["prompt_tokens"], 24, others["total_tokens"]))
+    for given in ([{"role": "user", "content": "Tell me"}],
+                  [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Tell "}, {"type": "input_text", "text": "me"}]}]):
+        same("input %r" % given, s.ask(RESPONSES, response(given))[2]["output"][0]["content"], answer["output"][0]["content"])
+    told = [{"role": "system", "content": "Tell stories"}] + chat("Tell me")["messages"]
+    same("instructions", s.ask(RESPONSES, response("Tell me", instructions="Tell stories"))[2]["output"][0]["content"][0]["text"],
+         s.ask(CHAT, dict(chat("x"), messages=told))[2]["choices"][0]["message"]["content"])
+    again = chat("Tell me")["messages"] + answer["output"] + [{"role": "user", "content": "More"}]
+    history = chat("Tell me")["messages"] + [{"role": "assistant", "content": text}, {"role": "user", "content": "More"}]
+    same("an answer that is sent back", s.ask(RESPONSES, response(again))[2]["output"][0]["content"][0]["text"],
+         s.ask(CHAT, dict(chat("x"), messages=history))[2]["choices"][0]["message"]["content"])
+    events = s.events(RESPONSES, response("Tell me"))
+    same("a response as stream", "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta"), text)
+    same("its events", [e["type"][9:] for e in events if e["type"] != "response.output_text.delta"],
+         ["created", "in_progress", "output_item.added", "content_part.added", "output_text.done", "content_part.done",
+          "output_item.done", "incomplete"])
+    same("their numbers", [e["sequence_number"] for e in events], list(range(len(events))))
+    whole = events[-1]["response"]
+    same("its end", (whole["output"][0]["content"], whole["usage"]["output_tokens"], whole["status"]),
+         (answer["output"][0]["content"], 24, "incomplete"))
+    same("the ids of its item", {e["item_id"] for e in events if "item_id" in e}, {whole["output"][0]["id"]})
+
+
 def check_reasoning():
     with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
         template.write("{{ messages[0].content }} <think>")
@@ -183,6 +312,16 @@ def check_reasoning():
     thoughts = "".join(e["choices"][0]["delta"].get("reasoning_content", "") for e in events)
     same("thoughts as stream", thoughts, message["reasoning_content"])
     same("no answer", "".join(e["choices"][0]["delta"].get("content", "") for e in events), "")
+    thoughts = message["reasoning_content"]
+    said = s.ask(MESSAGES, chat("Once"))[2]["content"]
+    same("a block of thoughts", said, [{"type": "thinking", "thinking": thoughts, "signature": ""}])
+    same("as stream", join(s.events(MESSAGES, chat("Once")), "thinking_delta", "thinking"), thoughts)
+    said = s.ask(RESPONSES, response("Once"))[2]
+    same("an item of thoughts", [(i["type"], i["content"]) for i in said["output"]],
+         [("reasoning", [{"type": "reasoning_text", "text": thoughts}])])
+    same("its tokens", said["usage"]["output_tokens_details"]["reasoning_tokens"], 24)
+    events = s.events(RESPONSES, response("Once"))
+    same("an item as stream", "".join(e["delta"] for e in events if e["type"] == "response.reasoning_text.delta"), thoughts)
     s.end()
 
 
@@ -283,6 +422,86 @@ BAD_MESSAGES = [
     ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
     ({"role": "user", "content": "x", "tool_calls": 1}, "messages[0].tool_calls"),
 ]
+
+BAD_SHARED = [("temperature", ["hot", -1, 101, [], True]), ("top_p", ["x", -0.1, 1.5]), ("stream", [1, "yes"]),
+              ("model", [1, []]), ("chat_template_kwargs", [1, []])]
+BAD_HISTORY = [
+    ("messages", ["x", [], {}, None]), ("system", [1, {}]), ("tools", ["x", {}]), ("tool_choice", ["auto", []]),
+    ("thinking", ["x", []]), ("output_config", [1]), ("output_format", [{"type": "json_schema"}]), ("mcp_servers", [[1], "x"]),
+    ("container", ["x"]),
+]
+BAD_MESSAGE = [("max_tokens", [0, -1, "x", 1 << 40, 1.5, None]), ("top_k", [1.5, -1, "x"]),
+               ("stop_sequences", ["x", [""], [1], ["x"] * 17, {}])]
+BAD_PLACES = [  # of /v1/messages: members, and what is named
+    ({"system": [{"type": "image"}]}, "system[0].type"), ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.type"), ({"thinking": {"type": "much"}}, "thinking.type"),
+    ({"thinking": {}}, "thinking.type"), ({"output_config": {"format": {}}}, "output_config.format"),
+    ({"tools": [{}]}, "tools[0].name"), ({"tools": [{"name": "x"}]}, "tools[0].input_schema"), ({"tools": [1]}, "tools[0]"),
+    ({"tools": TOOLS + [{"type": "web_search_20250305", "name": "x"}]}, "tools[1].type"),
+]
+BAD_TURNS = [  # of /v1/messages: a message, and what is named behind its place
+    (1, ""), ({}, ".role"), ({"role": 1}, ".role"), ({"role": "tool", "content": "x"}, ".role"), ({"role": "user"}, ".content"),
+    ({"role": "user", "content": 1}, ".content"), ({"role": "user", "content": ["x"]}, ".content[0]"),
+    ({"role": "user", "content": [{}]}, ".content[0].type"), ({"role": "user", "content": [{"type": "image"}]}, ".content[0].type"),
+    ({"role": "user", "content": [{"type": "text"}]}, ".content[0].text"),
+    ({"role": "user", "content": [{"type": "text", "text": 1}]}, ".content[0].text"),
+    ({"role": "user", "content": [{"type": "tool_use", "id": "1", "name": "x", "input": {}}]}, ".content[0].type"),
+    ({"role": "user", "content": [{"type": "tool_result"}]}, ".content[0].tool_use_id"),
+    ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": 1}]}, ".content[0].content"),
+    ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "image"}]}]},
+     ".content[0].content[0].type"),
+    ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "is_error": 1}]}, ".content[0].is_error"),
+    ({"role": "assistant", "content": [{"type": "thinking"}]}, ".content[0].thinking"),
+    ({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "x", "input": "x"}]}, ".content[0].input"),
+    ({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "input": {}}]}, ".content[0].name"),
+    ({"role": "assistant", "content": [{"type": "tool_use", "name": "x", "input": {}}]}, ".content[0].id"),
+    ({"role": "assistant", "content": "begun"}, ".role"),
+]
+BAD_RESPONSE = [
+    ("input", [1, {}, [], None]), ("max_output_tokens", [0, -1, "x", 1 << 40]), ("instructions", [1, []]), ("text", [1]),
+    ("tools", [TOOLS, "x"]), ("tool_choice", ["required", {"type": "function"}]), ("include", [["x"]]), ("background", [True]),
+    ("truncation", ["auto"]), ("top_logprobs", [1]), ("previous_response_id", ["x"]), ("conversation", ["x"]), ("prompt", [{}]),
+]
+BAD_ITEMS = [
+    (1, ""), ({}, ".role"), ({"role": "tool"}, ".role"), ({"role": "user"}, ".content"), ({"role": "user", "content": 1}, ".content"),
+    ({"role": "user", "content": [{"type": "input_image"}]}, ".content[0].type"),
+    ({"type": "function_call_output", "call_id": "x"}, ".type"), ({"type": 1}, ".type"),
+]
+
+
+def refused_as_message(s, what, path, body, status, kind, name="", **more):
+    """In the form of Anthropic's API, whose errors name the field at the beginning of the text alone."""
+    got, _, answer = s.ask(path, body, **more)
+    text = answer["error"]["message"] if isinstance(answer, dict) and "error" in answer else ""
+    same("%s: form" % what, (got, answer), (status, {"type": "error", "error": {"type": kind, "message": text}}))
+    check("%s: message" % what, text and text.startswith((name + ":", name + "[0]:") if name else ""), (text, name))
+
+
+def check_refusals(s):
+    for path, rows in ((MESSAGES, BAD_SHARED + BAD_HISTORY + BAD_MESSAGE), (COUNT, BAD_HISTORY)):
+        for name, values in rows:
+            for value in values if name not in ("model", "chat_template_kwargs") or path == MESSAGES else []:
+                body = dict(message("x"), **{name: value})
+                refused_as_message(s, "%s %s=%r" % (path, name, value), path, body, 400, "invalid_request_error", name)
+    for members, name in BAD_PLACES:
+        for path in (MESSAGES, COUNT):
+            refused_as_message(s, "%s %r" % (path, members), path, message("x", **members), 400, "invalid_request_error", name)
+    for turn, name in BAD_TURNS:
+        body = dict(message("x"), messages=[{"role": "system", "content": "x"}, turn])
+        refused_as_message(s, "message %r" % turn, MESSAGES, body, 400, "invalid_request_error", "messages[1]" + name)
+    refused_as_message(s, "a long message", MESSAGES, message("word " * 600), 400, "invalid_request_error", "messages")
+    for data in (b"", b"{", b"[]", b"[" * 60000):
+        refused_as_message(s, "body %r" % data[:20], MESSAGES, data, 400, "invalid_request_error")
+    refused_as_message(s, "another method", MESSAGES, None, 405, "invalid_request_error")
+    refused_as_message(s, "another host", MESSAGES, message("x"), 403, "permission_error", headers={"Host": "example.com"})
+    refused_as_message(s, "a large body", COUNT, b" " * 70000, 413, "request_too_large")
+    for name, values in BAD_SHARED + BAD_RESPONSE:
+        for value in values:
+            refused(s, "%s=%r" % (name, value), RESPONSES, dict(response("x"), **{name: value}), 400, name)
+    refused(s, "a format", RESPONSES, dict(response("x"), text={"format": {"type": "json_object"}}), 400, "text.format")
+    for item, name in BAD_ITEMS:
+        refused(s, "item %r" % item, RESPONSES, response([item]), 400, "input[0]" + name)
+    refused(s, "a long input", RESPONSES, response("word " * 600), 400, "input")
 
 
 def refused(s, what, path, body, status, param, **more):
@@ -414,6 +633,7 @@ def check_full():
     status, headers, answer = s.ask(TEXT, completion("x", n=64))
     same("a full queue", (status, answer["error"]["code"], "Retry-After" in headers), (503, "queue_full", True))
     refused(s, "more than ever fit", TEXT, completion("x", n=65), 400, "n")
+    refused_as_message(s, "a full queue", MESSAGES, message("x"), 503, "overloaded_error")
     connection.close()
     s.end(signal.SIGINT)
 
@@ -443,6 +663,10 @@ def check_keys():
         refused(s, "key '%s'" % key, CHAT, chat("x"), 401, None, headers={"Authorization": "Bearer " + key})
     for key in ("first-key", "second-key", "third"):
         same("key " + key, s.ask("/v1/models", headers={"Authorization": "Bearer " + key})[2]["data"][0]["id"], "story")
+        same("in its own header", s.ask("/v1/models", headers={"x-api-key": key})[0], 200)
+    refused_as_message(s, "no key", MESSAGES, message("x"), 401, "authentication_error")
+    refused_as_message(s, "a wrong key", COUNT, message("x"), 401, "authentication_error", headers={"x-api-key": "first"})
+    same("a message with a key", s.ask(MESSAGES, message("x"), headers={"x-api-key": "third"})[0], 200)
     same("health without a key", s.ask("/health")[0], 200)
     s.process.send_signal(signal.SIGTERM)
     same("exit status", s.process.wait(60), 0)
@@ -451,15 +675,15 @@ def check_keys():
 def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
-    for part in (check_state, check_text, check_answers, check_probabilities, check_together, check_errors,
-                 check_garbage, check_gone, check_slow, check_idle_connections):
+    for part in (check_state, check_text, check_answers, check_messages, check_responses, check_probabilities,
+                 check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
         if only and part.__name__ not in only:
             continue
         begun = time.monotonic()
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_guesses, check_full, check_end, check_keys):
+    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_keys):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

@@ -145,16 +145,48 @@ static void problems_are_objects(void **state)
     longest[sizeof longest - 1] = 0;
     longest[700] = (char)0xff;
     assert_false(problem_field(&p, longest, "code", "%s", longest));
-    json_t *object = problem_json(&p), *error = json_object_get(object, "error");
+    json_t *object = problem_json(&p, NULL), *error = json_object_get(object, "error");
     assert_string_equal(json_string_value(json_object_get(error, "type")), "invalid_request_error");
     assert_string_equal(json_string_value(json_object_get(error, "code")), "code");
     assert_true(json_is_string(json_object_get(error, "param")) && json_is_string(json_object_get(error, "message")));
     json_decref(object);
     assert_false(problem_of(&p, NULL, HEARTH_NO_MEMORY, "text"));
     assert_int_equal(p.status, 503);
-    object = problem_json(&p);
+    object = problem_json(&p, NULL);
     assert_true(json_is_null(json_object_get(json_object_get(object, "error"), "param")));
     json_decref(object);
+}
+
+/* Each API's own name for what happened. */
+static void problems_have_the_form_of_their_api(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned status;
+        const char *openai, *anthropic;
+    } names[] = {
+        {400, "invalid_request_error", "invalid_request_error"},
+        {401, "authentication_error", "authentication_error"},
+        {403, "permission_error", "permission_error"},
+        {404, "not_found_error", "not_found_error"},
+        {405, "invalid_request_error", "invalid_request_error"},
+        {413, "invalid_request_error", "request_too_large"},
+        {500, "server_error", "api_error"},
+        {503, "server_error", "overloaded_error"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const problem p = {.status = names[i].status, .message = "why"};
+        json_t *openai = problem_json(&p, &problem_openai), *anthropic = problem_json(&p, &problem_anthropic);
+        json_t *error = json_object_get(anthropic, "error");
+        assert_string_equal(json_string_value(json_object_get(json_object_get(openai, "error"), "type")),
+                            names[i].openai);
+        assert_string_equal(json_string_value(json_object_get(error, "type")), names[i].anthropic);
+        assert_string_equal(json_string_value(json_object_get(error, "message")), "why");
+        assert_int_equal(json_object_size(error), 2);
+        assert_string_equal(json_string_value(json_object_get(anthropic, "type")), "error");
+        json_decref(openai);
+        json_decref(anthropic);
+    }
 }
 
 int main(void)
@@ -162,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_is_there),  cmocka_unit_test(keeps_defaults),
         cmocka_unit_test(refuses_by_name),      cmocka_unit_test(names_what_is_inside),
-        cmocka_unit_test(problems_are_objects),
+        cmocka_unit_test(problems_are_objects), cmocka_unit_test(problems_have_the_form_of_their_api),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

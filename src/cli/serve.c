@@ -243,7 +243,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
 const command command_serve = {
     .name = "serve",
     .path = "serve",
-    .summary = "answer requests over HTTP, as OpenAI's API has them",
+    .summary = "answer requests over HTTP, as OpenAI's and Anthropic's APIs have them",
     .usage = "[MODEL] [--port N] [options]",
     .about =
         "Listens at a port and answers /v1/chat/completions, /v1/completions and more (docs/serve.md), many "

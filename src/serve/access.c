@@ -51,16 +51,24 @@ static bool same_key(span given, const char *key)
     return !differs;
 }
 
-static bool has_key(const serve *s, const char *authorization)
+/* given: NULL: none */
+static bool is_key(const serve *s, const char *given_text)
 {
-    static const char scheme[] = "Bearer ";
     bool found = false;
-    if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0)
+    if (!given_text)
         return false;
-    span given = span_of(authorization + strlen(scheme));
+    span given = span_of(given_text);
     for (size_t i = 0; i < s->options.key_count; i++)
         found |= same_key(given, s->options.keys[i]);
     return found;
+}
+
+/* A client may show a key in either header, also a wrong one beside a good one. */
+static bool has_key(const serve *s, const credentials *c)
+{
+    static const char scheme[] = "Bearer ";
+    bool is_bearer = c->authorization && strncasecmp(c->authorization, scheme, strlen(scheme)) == 0;
+    return is_key(s, is_bearer ? c->authorization + strlen(scheme) : NULL) || is_key(s, c->key);
 }
 
 bool access_check(const serve *s, const route *to, const credentials *c, problem *p)
@@ -69,7 +77,8 @@ bool access_check(const serve *s, const route *to, const credentials *c, problem
         return problem_set(p, 403, "host_not_allowed", "the header Host names another machine than this one");
     if (c->origin && !is_own_page(c))
         return problem_set(p, 403, "origin_not_allowed", "requests of pages from elsewhere are not answered");
-    if (s->options.key_count > 0 && !(to && to->is_open) && !has_key(s, c->authorization))
-        return problem_set(p, 401, "invalid_api_key", "no valid key was given, as 'Authorization: Bearer KEY'");
+    if (s->options.key_count > 0 && !(to && to->is_open) && !has_key(s, c))
+        return problem_set(p, 401, "invalid_api_key",
+                           "no valid key was given, as 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
     return true;
 }

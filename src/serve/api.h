@@ -11,36 +11,85 @@ handler state_health, state_live, state_metrics, state_props, state_slots, state
 handler text_tokenize, text_detokenize, text_apply_template;
 /* chat_api.c, completion_api.c: answers. */
 handler chat_answer_request, completion_answer_request;
+/* messages_api.c: Anthropic's. */
+handler messages_answer_request, messages_count_tokens;
+/* responses_api.c: OpenAI's newer one. */
+handler responses_answer_request;
 
-/* The conversation of a request: its messages with all content as text, and how they are rendered. */
-typedef struct conversation_fields {
-    json_t *messages, *tools, *variables; /* owned by the body */
-    json_t *tool_choice;
-    bool no_prompt; /* the text ends with the last message */
-} conversation_fields;
-
-/* Reads the fields of a conversation from a body, which it may change: parts of content are joined. */
-bool conversation_read(json_t *body, conversation_fields *out, problem *p);
-/* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
-bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
-                       size_t *count, problem *p);
+/* ------------------------------------------------------------------ generate.c */
 
 /* What requests for answers have in common. */
 typedef struct generation {
     hearth_sampling sampling;
     field_seed seed;
     field_count most_tokens;
-    uint32_t count; /* n */
+    uint32_t count;           /* n */
+    uint32_t candidates;      /* of chats: likeliest tokens that are told with each */
+    bool wants_probabilities; /* of chats                                           */
     bool streams, ignores_end;
     json_t *stops, *biases, *stream_options; /* owned by the body */
     bool wants_usage;
 } generation;
 
-/* Reads these fields. most_default: tokens of an answer where nothing says how many; 0: until it ends. */
+/* Rows of members of a generation, with the ranges that all APIs share. */
+#define GENERATION_MOST_TOKENS (1 << 30)
+#define GENERATION_NUMBER(name_, kind_, field_, least_, most_)                                   \
+    {                                                                                            \
+        FIELD_ROW(name_, kind_, generation, sampling.field_), .least = (least_), .most = (most_) \
+    }
+#define GENERATION_TEMPERATURE GENERATION_NUMBER("temperature", NUMBER, temperature, 0, 100)
+#define GENERATION_TOP_P       GENERATION_NUMBER("top_p", NUMBER, top_p, 0, 1)
+#define GENERATION_TOP_K       GENERATION_NUMBER("top_k", COUNT, top_k, 0, INT32_MAX)
+#define GENERATION_TOKENS(name_, least_)                                                                    \
+    {                                                                                                       \
+        FIELD_ROW(name_, MAYBE, generation, most_tokens), .least = (least_), .most = GENERATION_MOST_TOKENS \
+    }
+
+/* Returns what holds where a request says nothing. */
+generation generation_default(const serve *s);
+/* Checks stop strings, which are a field of that name. */
+bool generation_check_stops(const json_t *stops, const char *name, problem *p);
+/* Reads these fields by their names in chats and completions of OpenAI's API. most_default: tokens of an answer where
+ * nothing says how many; 0: until it ends. */
 bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p);
 /* Checks the prompts of a job, creates its samplers and answers, `count` for each prompt, and sends it. param: the field of the prompts. */
 bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p);
 /* Returns the choices of a request with so many prompts; 0: *p says that they are too many. */
 size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p);
+
+/* ------------------------------------------------------------------ conversation_fields.c */
+
+/* The conversation of a request: its messages with all content as text, and how they are rendered. */
+typedef struct conversation_fields {
+    const char *name;                     /* of the field with the messages, for errors */
+    json_t *messages, *tools, *variables; /* owned by the body                          */
+    json_t *tool_choice;
+    bool no_prompt; /* the text ends with the last message */
+} conversation_fields;
+
+/* Reads the fields of a conversation from a body, which it may change: parts of content are joined. */
+bool conversation_read(json_t *body, conversation_fields *out, problem *p);
+/* Appends the text of a content: a string, or a list of parts of these types (NULL ends the list). path: of the content,
+ * "messages[0].content". */
+bool conversation_join(const json_t *content, const char *path, const char *const types[], buffer *out, problem *p);
+/* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
+bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
+                       size_t *count, problem *p);
+
+/* ------------------------------------------------------------------ messages_fields.c, responses_fields.c */
+
+/* Read the conversation of a request in the form of these APIs, and put it into the body in that of chats. */
+bool messages_read(json_t *body, conversation_fields *out, problem *p);
+bool responses_read(json_t *body, conversation_fields *out, problem *p);
+
+/* ------------------------------------------------------------------ conversation.c */
+
+/* Sends a conversation; out->talk is the answer to it. */
+bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
+                         problem *p);
+/* Gathers a token in text or thoughts. false: no memory. */
+bool conversation_add(talk *t, said *c, const event *e);
+/* Must precede each use of what was gathered: gathers what was held back, once the answer has ended. */
+void conversation_finish(said *c);
 
 #endif

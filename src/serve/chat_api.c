@@ -1,7 +1,6 @@
 /* chat_api.c - /v1/chat/completions: messages in, a message out. */
 #include "api.h"
-
-#include "../base/memory.h"
+#include "choices.h"
 
 #include <string.h>
 
@@ -22,22 +21,6 @@ static const field rows[] = {
 };
 
 /* ------------------------------------------------------------------ answers */
-
-static void on_part(void *user, bool is_thought, span text)
-{
-    said *c = user;
-    if (!buffer_put(is_thought ? &c->thoughts : &c->text, text.data, text.size))
-        c->no_memory = true;
-}
-
-/* A control token has no text, but may be a mark of reasoning. */
-static span spell_control(const talk *t, int32_t token)
-{
-    span piece = {0};
-    if (token >= 0 && (hearth_token_attributes(t->serve->model, token) & HEARTH_TOKEN_CONTROL))
-        piece.data = hearth_token_text(t->serve->model, token, &piece.size);
-    return piece;
-}
 
 /* Returns the bytes of a text as a list of numbers; null where the text stands for bytes that are no character. */
 static json_t *bytes_of(const json_t *text)
@@ -74,18 +57,9 @@ static bool add_probability(talk *t, said *c, const event *e)
 
 static bool add(talk *t, said *c, const event *e)
 {
-    reasoning_push(&c->reasoning, (span){e->text, e->size}, on_part, c);
-    reasoning_push_control(&c->reasoning, spell_control(t, e->token.token), on_part, c);
-    if (t->wants_probabilities && e->token.token >= 0 && !add_probability(t, c, e))
+    if (!conversation_add(t, c, e))
         return false;
-    return !c->no_memory;
-}
-
-/* What was held back as the possible beginning of a mark is text once the answer has ended. */
-static void finish(said *c)
-{
-    if (c->has_ended)
-        reasoning_finish(&c->reasoning, on_part, c);
+    return !t->wants_probabilities || e->token.token < 0 || add_probability(t, c, e);
 }
 
 static json_t *take_probabilities(const talk *t, said *c)
@@ -99,21 +73,21 @@ static json_t *take_probabilities(const talk *t, said *c)
 
 static json_t *whole(talk *t, said *c)
 {
-    finish(c);
+    conversation_finish(c);
     json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", talk_take_text(&c->text));
     if (c->thoughts.size > 0 && json_object_set_new(message, "reasoning_content", talk_take_text(&c->thoughts)) != 0) {
         json_decref(message);
         return NULL;
     }
     return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)c->number, "message", message, "logprobs",
-                     take_probabilities(t, c), "finish_reason", talk_finish(c));
+                     take_probabilities(t, c), "finish_reason", choices_finish(c));
 }
 
 static json_t *piece(talk *t, said *c, bool ends)
 {
     json_t *delta = json_object();
     bool ok = delta;
-    finish(c);
+    conversation_finish(c);
     if (!c->has_begun)
         ok = ok && json_object_set_new(delta, "role", json_string("assistant")) == 0;
     if (c->thoughts.size > 0)
@@ -125,32 +99,16 @@ static json_t *piece(talk *t, said *c, bool ends)
         return NULL;
     }
     return json_pack("{s:i, s:o, s:o, s:o}", "index", (int)c->number, "delta", delta, "logprobs",
-                     take_probabilities(t, c), "finish_reason", ends ? json_string(talk_finish(c)) : json_null());
+                     take_probabilities(t, c), "finish_reason", ends ? json_string(choices_finish(c)) : json_null());
 }
 
-static const talk_api api = {.object = "chat.completion",
-                             .chunk_object = "chat.completion.chunk",
-                             .id_prefix = "chatcmpl",
-                             .add = add,
-                             .whole = whole,
-                             .piece = piece};
+static const choices_api api = {.talk = CHOICES_TALK("chatcmpl-", add),
+                                .object = "chat.completion",
+                                .piece_object = "chat.completion.chunk",
+                                .whole = whole,
+                                .piece = piece};
 
 /* ------------------------------------------------------------------ requests */
-
-/* Renders the conversation into the only prompt of a job. *text: freed with hearth_free. */
-static bool render(const serve *s, const conversation_fields *c, job *j, char **text, size_t *size, problem *p)
-{
-    return conversation_text(s, c, text, size, &j->prompts[0].ids, &j->prompts[0].count, p);
-}
-
-/* Creates the talk of a job; its choices begin where the prompt's reasoning stands. */
-static talk *begin(serve *s, job *j, span prompt)
-{
-    talk *t = talk_new(s, &api, j);
-    for (size_t i = 0; t && i < t->count; i++)
-        reasoning_begin(&t->choices[i].reasoning, prompt);
-    return t;
-}
 
 static bool answer(serve *s, json_t *body, reply *out, problem *p)
 {
@@ -165,28 +123,9 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
         return problem_field(p, "top_logprobs", "invalid_value", "top_logprobs: needs \"logprobs\": true");
     if (!conversation_read(body, &c, p))
         return false;
-    size_t choices = generation_choices(s, &g, 1, "messages", p), size;
-    job *j = choices ? job_new(1, choices) : NULL;
-    if (!j)
-        return choices ? problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory") : false;
-    j->wants_probabilities = f.wants_probabilities;
-    j->candidate_count = f.candidates;
-    char *text = NULL;
-    bool ok = render(s, &c, j, &text, &size, p);
-    talk *t = ok ? begin(s, j, (span){text, size}) : NULL;
-    hearth_free(text);
-    if (ok && !t)
-        ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
-    ok = ok && generation_send(s, &g, j, "messages", p);
-    job_release(j);
-    if (!ok || !t) {
-        talk_free(t);
-        return false;
-    }
-    t->streams = g.streams;
-    t->wants_usage = g.wants_usage;
-    out->talk = t;
-    return true;
+    g.wants_probabilities = f.wants_probabilities;
+    g.candidates = f.candidates;
+    return conversation_answer(s, &api.talk, &c, &g, out, p);
 }
 
 void chat_answer_request(serve *s, span text, reply *out)

@@ -1,5 +1,6 @@
 /* completion_api.c - /v1/completions: texts or tokens in, what follows them out; and the probabilities of both. */
 #include "api.h"
+#include "choices.h"
 
 #include "../base/memory.h"
 
@@ -110,20 +111,19 @@ static json_t *pack(talk *t, said *c, json_t *finish)
 
 static json_t *whole(talk *t, said *c)
 {
-    return pack(t, c, json_string(talk_finish(c)));
+    return pack(t, c, json_string(choices_finish(c)));
 }
 
 static json_t *piece(talk *t, said *c, bool ends)
 {
-    return pack(t, c, ends ? json_string(talk_finish(c)) : json_null());
+    return pack(t, c, ends ? json_string(choices_finish(c)) : json_null());
 }
 
-static const talk_api api = {.object = "text_completion",
-                             .chunk_object = "text_completion",
-                             .id_prefix = "cmpl",
-                             .add = add,
-                             .whole = whole,
-                             .piece = piece};
+static const choices_api api = {.talk = CHOICES_TALK("cmpl-", add),
+                                .object = "text_completion",
+                                .piece_object = "text_completion",
+                                .whole = whole,
+                                .piece = piece};
 
 /* ------------------------------------------------------------------ prompts */
 
@@ -237,7 +237,7 @@ static bool send(serve *s, const generation *g, const completion_fields *f, job 
     j->scores_prompt = f->echoes && (f->candidates.given || g->most_tokens.value == 0);
     if (!read_prompts(s, f->prompt, j, p))
         return false;
-    *out = talk_new(s, &api, j);
+    *out = talk_new(s, &api.talk, j);
     if (!*out || (f->echoes && !echo(*out, f->prompt)))
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
     (*out)->streams = g->streams;

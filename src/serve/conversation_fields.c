@@ -35,28 +35,46 @@ static const field part_rows[] = {
     {FIELD_ROW("text", TEXT, part_fields, text)},
 };
 
-static bool unknown_part(const char *path, problem *p)
+static bool unknown_part(const char *path, const char *type, problem *p)
 {
     char name[96];
     snprintf(name, sizeof name, "%.80stype", path);
-    return problem_field(p, name, "unsupported", "%s: only parts of type text are understood, with their text", name);
+    return problem_field(p, name, "unsupported", "%s: only parts of type %s are understood, with their text", name,
+                         type);
+}
+
+static bool is_named(span name, const char *const names[])
+{
+    for (; name.data && *names; names++)
+        if (strcmp(name.data, *names) == 0)
+            return true;
+    return false;
+}
+
+bool conversation_join(const json_t *content, const char *path, const char *const types[], buffer *out, problem *p)
+{
+    bool ok = !json_is_string(content) || buffer_put(out, json_string_value(content), json_string_length(content));
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        part_fields f = {0};
+        char own[88];
+        snprintf(own, sizeof own, "%.60s[%zu].", path, i);
+        if (!fields_read(FIELDS(part_rows), json_array_get(content, i), own, &f, p))
+            return false;
+        if (!is_named(f.type, types) || !f.text.data)
+            return unknown_part(own, types[0], p);
+        ok = buffer_put(out, f.text.data, f.text.size);
+    }
+    return ok || problem_of(p, NULL, HEARTH_NO_MEMORY, "content: out of memory");
 }
 
 /* Joins the parts of a content. path: "messages[0].". */
 static bool join_parts(json_t *message, const json_t *parts, const char *path, problem *p)
 {
+    static const char *const types[] = {"text", NULL};
+    char name[60];
     buffer text = {0};
-    bool ok = true;
-    for (size_t i = 0; ok && i < json_array_size(parts); i++) {
-        part_fields f = {0};
-        char own[80];
-        snprintf(own, sizeof own, "%scontent[%zu].", path, i);
-        ok = fields_read(FIELDS(part_rows), json_array_get(parts, i), own, &f, p);
-        if (ok && (!f.type.data || strcmp(f.type.data, "text") != 0 || !f.text.data))
-            ok = unknown_part(own, p);
-        else if (ok && !buffer_put(&text, f.text.data, f.text.size))
-            ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "content: out of memory");
-    }
+    snprintf(name, sizeof name, "%scontent", path);
+    bool ok = conversation_join(parts, name, types, &text, p);
     if (ok && json_object_set_new(message, "content", json_text((span){text.size ? text.data : "", text.size})) != 0)
         ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "content: out of memory");
     buffer_free(&text);
@@ -108,7 +126,7 @@ static bool read_choice(conversation_fields *c, problem *p)
 
 bool conversation_read(json_t *body, conversation_fields *out, problem *p)
 {
-    *out = (conversation_fields){0};
+    *out = (conversation_fields){.name = "messages"};
     if (!fields_read(FIELDS(rows), body, "", out, p))
         return false;
     if (json_array_size(out->messages) == 0)
@@ -157,6 +175,5 @@ bool conversation_text(const serve *s, const conversation_fields *c, char **text
     free(messages);
     free(tools);
     free(variables);
-    return status == HEARTH_OK ||
-           problem_of(p, "messages", status, error.text[0] ? error.text : "messages: out of memory");
+    return status == HEARTH_OK || problem_of(p, c->name, status, error.text[0] ? error.text : "chat: out of memory");
 }

@@ -12,25 +12,19 @@
 #define MOST_CHOICES 128
 #define MOST_STOPS   16
 #define MOST_BIASES  1024
-#define MOST_TOKENS  (1 << 30)
-
-#define SAMPLING(name_, kind_, field_, least_, most_)                                            \
-    {                                                                                            \
-        FIELD_ROW(name_, kind_, generation, sampling.field_), .least = (least_), .most = (most_) \
-    }
 
 static const field rows[] = {
-    SAMPLING("temperature", NUMBER, temperature, 0, 100),
-    SAMPLING("top_p", NUMBER, top_p, 0, 1),
-    SAMPLING("top_k", COUNT, top_k, 0, INT32_MAX),
-    SAMPLING("min_p", NUMBER, min_p, 0, 1),
-    SAMPLING("repeat_penalty", NUMBER, repeat_penalty, 1e-6, 100),
-    SAMPLING("repetition_penalty", NUMBER, repeat_penalty, 1e-6, 100),
-    SAMPLING("presence_penalty", NUMBER, presence_penalty, -100, 100),
-    SAMPLING("frequency_penalty", NUMBER, frequency_penalty, -100, 100),
+    GENERATION_TEMPERATURE,
+    GENERATION_TOP_P,
+    GENERATION_TOP_K,
+    GENERATION_NUMBER("min_p", NUMBER, min_p, 0, 1),
+    GENERATION_NUMBER("repeat_penalty", NUMBER, repeat_penalty, 1e-6, 100),
+    GENERATION_NUMBER("repetition_penalty", NUMBER, repeat_penalty, 1e-6, 100),
+    GENERATION_NUMBER("presence_penalty", NUMBER, presence_penalty, -100, 100),
+    GENERATION_NUMBER("frequency_penalty", NUMBER, frequency_penalty, -100, 100),
     {FIELD_ROW("seed", SEED, generation, seed)},
-    {FIELD_ROW("max_tokens", MAYBE, generation, most_tokens), .least = 0, .most = MOST_TOKENS},
-    {FIELD_ROW("max_completion_tokens", MAYBE, generation, most_tokens), .least = 0, .most = MOST_TOKENS},
+    GENERATION_TOKENS("max_tokens", 0),
+    GENERATION_TOKENS("max_completion_tokens", 0),
     {FIELD_ROW("n", COUNT, generation, count), .least = 1, .most = MOST_CHOICES},
     {FIELD_ROW("stream", BOOL, generation, streams)},
     {FIELD_ROW("ignore_eos", BOOL, generation, ignores_end)},
@@ -43,23 +37,27 @@ static const field stream_rows[] = {
     {FIELD_ROW("include_usage", BOOL, generation, wants_usage)},
 };
 
-static bool check_stops(const json_t *stops, problem *p)
+bool generation_check_stops(const json_t *stops, const char *name, problem *p)
 {
-    size_t i;
-    json_t *stop;
     if (json_is_string(stops) && json_string_length(stops) == 0)
-        return problem_field(p, "stop", "invalid_value", "stop: must not be empty");
+        return problem_field(p, name, "invalid_value", "%s: must not be empty", name);
     if (json_array_size(stops) > MOST_STOPS)
-        return problem_field(p, "stop", "out_of_range", "stop: has %zu strings, at most %d are allowed",
+        return problem_field(p, name, "out_of_range", "%s: has %zu strings, at most %d are allowed", name,
                              json_array_size(stops), MOST_STOPS);
-    json_array_foreach(stops, i, stop) if (!json_is_string(stop) || json_string_length(stop) == 0) return problem_field(
-        p, "stop", "invalid_type", "stop[%zu]: must be a string, and not empty", i);
+    for (size_t i = 0; i < json_array_size(stops); i++)
+        if (json_string_length(json_array_get(stops, i)) == 0)
+            return problem_field(p, name, "invalid_type", "%s[%zu]: must be a string, and not empty", name, i);
     return true;
+}
+
+generation generation_default(const serve *s)
+{
+    return (generation){.sampling = s->options.sampling, .count = 1};
 }
 
 bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p)
 {
-    *out = (generation){.sampling = s->options.sampling, .count = 1};
+    *out = generation_default(s);
     if (!fields_read(FIELDS(rows), body, "", out, p))
         return false;
     if (!fields_read(FIELDS(stream_rows), out->stream_options, "stream_options.", out, p))
@@ -68,7 +66,7 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
         return problem_field(p, "stream_options", "invalid_value", "stream_options: needs \"stream\": true");
     if (!out->most_tokens.given)
         out->most_tokens.value = most_default;
-    return check_stops(out->stops, p);
+    return generation_check_stops(out->stops, "stop", p);
 }
 
 /* ------------------------------------------------------------------ what the library needs */

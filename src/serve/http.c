@@ -167,14 +167,15 @@ static const char *header(const exchange *x, const char *name)
 /* Says what is wrong before a handler is asked. */
 static const route *find_route(exchange *x, const char *path, problem *p)
 {
-    const credentials c = {header(x, "Host"), header(x, "Origin"), header(x, "Authorization")};
-    const char *allow;
+    const credentials c = {header(x, "Host"), header(x, "Origin"), header(x, "Authorization"), header(x, "x-api-key")};
+    const route *nearest;
     problem missing;
-    const route *to = route_find(x->method, path, &allow, &missing);
+    const route *to = route_find(x->method, path, &nearest, &missing);
+    x->reply.errors = nearest ? nearest->errors : &problem_openai;
     if (!access_check(x->serve, to, &c, p))
         return NULL;
     if (!to) {
-        x->reply.allow = allow;
+        x->reply.allow = nearest ? nearest->method : NULL;
         *p = missing;
     } else if (x->is_too_large) {
         (void)problem_set(p, 413, "body_too_large", "the body has more than %zu bytes", x->serve->options.body_bytes);

@@ -1,17 +1,13 @@
-/* problem.c - errors in the words of HTTP and OpenAI. */
+/* problem.c - errors in the words of HTTP and of each API. */
 #include "problem.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The types of errors, by status; 0 ends the list. */
-static const struct type {
+typedef struct problem_type {
     unsigned status;
     const char *name;
-} types[] = {
-    {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},     {429, "rate_limit_error"},
-    {500, "server_error"},         {503, "server_error"},     {0, "invalid_request_error"},
-};
+} problem_type;
 
 /* What the library's errors are to a client; HEARTH_OK ends the list. */
 static const struct meaning {
@@ -56,12 +52,41 @@ bool problem_of(problem *p, const char *param, hearth_status status, const char 
     return false;
 }
 
-json_t *problem_json(const problem *p)
+/* ------------------------------------------------------------------ forms */
+
+static const problem_type openai_types[] = {
+    {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},     {429, "rate_limit_error"},
+    {500, "server_error"},         {503, "server_error"},     {0, "invalid_request_error"},
+};
+
+static json_t *print_openai(const problem *p, const char *type_name)
 {
-    const struct type *t = types;
-    while (t->status != 0 && t->status != p->status)
-        t++;
-    return json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", json_text(span_of(p->message)), "type", t->name,
+    return json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", json_text(span_of(p->message)), "type", type_name,
                      "param", p->param[0] ? json_text(span_of(p->param)) : json_null(), "code",
                      p->code ? json_string(p->code) : json_null());
+}
+
+const problem_form problem_openai = {openai_types, print_openai};
+
+static const problem_type anthropic_types[] = {
+    {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+    {413, "request_too_large"},    {429, "rate_limit_error"}, {500, "api_error"},
+    {503, "overloaded_error"},     {529, "overloaded_error"}, {0, "invalid_request_error"},
+};
+
+static json_t *print_anthropic(const problem *p, const char *type_name)
+{
+    return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type_name, "message",
+                     json_text(span_of(p->message)));
+}
+
+const problem_form problem_anthropic = {anthropic_types, print_anthropic};
+
+json_t *problem_json(const problem *p, const problem_form *form)
+{
+    const problem_form *own = form ? form : &problem_openai;
+    const problem_type *t = own->types;
+    while (t->status != 0 && t->status != p->status)
+        t++;
+    return own->print(p, t->name);
 }

@@ -1,5 +1,5 @@
-/* problem.h - why a request cannot be answered, as its client is told: a status of HTTP and an object in the form of
- * OpenAI's API, {"error": {"message", "type", "param", "code"}}. */
+/* problem.h - why a request cannot be answered, as its client is told: a status of HTTP and an object in the form of the
+ * API that was asked. */
 #ifndef SERVE_PROBLEM_H
 #define SERVE_PROBLEM_H
 
@@ -22,7 +22,18 @@ bool problem_field(problem *p, const char *param, const char *code, const char *
 /* What a function of the library reports about a request; param: as above. */
 bool problem_of(problem *p, const char *param, hearth_status status, const char *text);
 
-/* Returns the object; NULL: no memory. */
-json_t *problem_json(const problem *p);
+/* The form in which an API tells of errors. */
+typedef struct problem_form {
+    const struct problem_type *types;                          /* by status; 0 ends the list */
+    json_t *(*print)(const problem *p, const char *type_name); /* NULL: no memory            */
+} problem_form;
+
+/* {"error": {"message", "type", "param", "code"}} */
+extern const problem_form problem_openai;
+/* {"type": "error", "error": {"type", "message"}}; the message begins with the field that is wrong. */
+extern const problem_form problem_anthropic;
+
+/* Returns the object; NULL: no memory. form: NULL: OpenAI's. */
+json_t *problem_json(const problem *p, const problem_form *form);
 
 #endif

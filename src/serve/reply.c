@@ -22,7 +22,7 @@ void reply_json(reply *r, json_t *value)
 void reply_problem(reply *r, const problem *p)
 {
     r->status = p->status;
-    reply_json(r, problem_json(p));
+    reply_json(r, problem_json(p, r->errors));
 }
 
 /* Parses the body of a request, which must be an object. NULL: *p says why. */

@@ -34,9 +34,10 @@ typedef struct reply {
     unsigned status;
     const char *type; /* of the body */
     buffer body;
-    const page_file *file; /* in place of the body; NULL: none */
-    struct talk *talk;     /* NULL: the body is all */
-    const char *allow;     /* of status 405: "GET"; else NULL */
+    const page_file *file;      /* in place of the body; NULL: none */
+    struct talk *talk;          /* NULL: the body is all */
+    const char *allow;          /* of status 405: "GET"; else NULL */
+    const problem_form *errors; /* how the route tells of errors; NULL: as OpenAI */
 } reply;
 
 /* Fill in the body of a reply; without memory the status is 500 and the body empty. reply_json releases the value (NULL: no memory). */
@@ -66,16 +67,19 @@ typedef struct route {
     bool is_open;    /* needs no key */
     handler *answer; /* NULL: the file of the page at this path */
     bool has_rest;   /* the path may go on; what follows is given to the handler as the body */
+    const problem_form *errors;
 } route;
 
-/* Finds the route of a request; HEAD is that of GET. NULL: *p says why, and *allow which method there is. */
-const route *route_find(const char *method, const char *path, const char **allow, problem *p);
+/* Finds the route of a request; HEAD is that of GET. NULL: *p says why. *nearest: it, or that of this path with another
+ * method; NULL: nothing has this path. */
+const route *route_find(const char *method, const char *path, const route **nearest, problem *p);
 
 /* ------------------------------------------------------------------ access.c */
 
 /* Headers of a request, NULL: absent. */
 typedef struct credentials {
     const char *host, *origin, *authorization;
+    const char *key; /* x-api-key */
 } credentials;
 
 /* Checks where a request says that it comes from, and its key. false: *p says why not. */

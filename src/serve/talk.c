@@ -20,20 +20,23 @@ talk *talk_new(serve *s, const talk_api *api, job *j)
 {
     talk *t = mem_new(sizeof *t);
     said *choices = mem_new_array(j->choice_count, sizeof *choices);
-    if (!t || !choices) {
+    void *own = mem_new(api->own_size ? api->own_size : 1);
+    if (!t || !choices || !own) {
         mem_free(t);
         mem_free(choices);
+        mem_free(own);
         return NULL;
     }
     *t = (talk){.serve = s,
                 .api = api,
+                .own = own,
                 .job = j,
                 .created = (int64_t)time(NULL),
                 .count = j->choice_count,
                 .choices = choices,
                 .wants_probabilities = j->wants_probabilities};
     job_share(j);
-    snprintf(t->id, sizeof t->id, "%s-%llx-%llx", api->id_prefix, (unsigned long long)s->started,
+    snprintf(t->id, sizeof t->id, "%s%llx-%llx", api->id_prefix, (unsigned long long)s->started,
              (unsigned long long)atomic_fetch_add(&s->ids, 1));
     for (size_t i = 0; i < t->count; i++) {
         choices[i].number = (uint32_t)i;
@@ -56,6 +59,9 @@ void talk_free(talk *t)
         json_decref(t->choices[i].probabilities);
         hearth_detokenizer_destroy(t->choices[i].reader);
     }
+    if (t->api->drop)
+        t->api->drop(t->own);
+    mem_free(t->own);
     mem_free(t->choices);
     hearth_detokenizer_destroy(t->speller);
     mem_free(t);
@@ -86,10 +92,9 @@ json_t *talk_probability(double log_probability)
     return json_real(log_probability > LEAST_LOGARITHM ? log_probability : LEAST_LOGARITHM);
 }
 
-const char *talk_finish(const said *c)
+bool talk_is_cut(const said *c)
 {
-    bool is_cut = c->ending.stop == HEARTH_STOP_LENGTH || c->ending.stop == HEARTH_STOP_CONTEXT;
-    return is_cut ? "length" : "stop";
+    return c->ending.stop == HEARTH_STOP_LENGTH || c->ending.stop == HEARTH_STOP_CONTEXT;
 }
 
 json_t *talk_take_text(buffer *b)
@@ -138,69 +143,40 @@ static bool is_failed(const said *c, problem *p)
     return true;
 }
 
-static json_t *usage(const talk *t)
-{
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)t->prompt_tokens, "completion_tokens",
-                     (json_int_t)t->answer_tokens, "total_tokens",
-                     (json_int_t)t->prompt_tokens + (json_int_t)t->answer_tokens, "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)t->reused_tokens);
-}
-
-/* Returns the frame of an answer; choices: a list, released. usage: NULL: none. */
-static json_t *frame(const talk *t, const char *object, json_t *choices, json_t *used)
-{
-    json_t *out =
-        json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", t->id, "object", object, "created", (json_int_t)t->created,
-                  "model", json_text(span_of(t->serve->options.name)), "choices", choices);
-    if (used && json_object_set_new(out, "usage", used) != 0) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
-}
-
 /* ------------------------------------------------------------------ streams */
 
-/* Appends an event of SSE, and releases its value. */
-static bool put_event(buffer *out, json_t *value)
+/* Appends the line that names an event. */
+static bool put_name(buffer *out, const json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
-    if (!text)
-        return false;
-    bool ok = buffer_print(out, "data: ") && buffer_put(out, text, strlen(text)) && buffer_put(out, "\n\n", 2);
-    free(text);
-    return ok;
+    const char *type = json_string_value(json_object_get(value, "type"));
+    return type && buffer_print(out, "event: %s\n", type);
 }
 
-static bool put_piece(talk *t, buffer *out, said *c, bool ends)
+bool talk_put(const talk *t, buffer *out, json_t *value)
 {
-    json_t *list = json_array(), *piece = t->api->piece(t, c, ends);
-    if (!piece || json_array_append_new(list, piece) != 0) {
-        json_decref(list);
-        return false;
-    }
-    c->has_begun = true;
-    return put_event(out, frame(t, t->api->chunk_object, list, t->wants_usage ? json_null() : NULL));
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    bool ok = text && (!t->api->names_events || put_name(out, value));
+    json_decref(value);
+    ok = ok && buffer_print(out, "data: ") && buffer_put(out, text, strlen(text)) && buffer_put(out, "\n\n", 2);
+    free(text);
+    return ok;
 }
 
 /* Says what is new of a choice. */
 static bool put_news(talk *t, buffer *out, said *c, bool *failed)
 {
     problem p;
-    bool ok = true;
-    if (is_failed(c, &p)) {
-        *failed = true;
-        return put_event(out, problem_json(&p));
-    }
-    if (c->text.size > 0 || c->thoughts.size > 0 || c->probabilities)
-        ok = put_piece(t, out, c, false);
-    return ok && (!c->has_ended || put_piece(t, out, c, true));
+    if (!is_failed(c, &p))
+        return t->api->news(t, c, out);
+    *failed = true;
+    return talk_put(t, out, t->api->failure(t, &p));
 }
 
 bool talk_stream(talk *t, buffer *out, bool *ended)
 {
-    bool ok = gather(t, ended), failed = false;
+    bool ok = t->has_begun || !t->api->begin || t->api->begin(t, out), failed = false;
+    t->has_begun = true;
+    ok = gather(t, ended) && ok;
     for (size_t i = 0; ok && i < t->count && !failed; i++)
         if (t->choices[i].has_news) {
             t->choices[i].has_news = false;
@@ -208,44 +184,30 @@ bool talk_stream(talk *t, buffer *out, bool *ended)
         }
     t->is_complete = *ended;
     *ended |= failed;
-    if (ok && *ended && !failed && t->wants_usage)
-        ok = put_event(out, frame(t, t->api->chunk_object, json_array(), usage(t)));
-    if (ok && *ended && !failed)
-        ok = buffer_print(out, "data: [DONE]\n\n");
-    return ok;
+    return ok && (!*ended || failed || t->api->end(t, out));
 }
 
 /* ------------------------------------------------------------------ whole answers */
 
-static bool whole(talk *t, reply *out)
-{
-    json_t *list = json_array();
-    problem p;
-    for (size_t i = 0; i < t->count; i++) {
-        bool failed = is_failed(&t->choices[i], &p);
-        if (failed || json_array_append_new(list, t->api->whole(t, &t->choices[i])) != 0) {
-            json_decref(list);
-            if (failed)
-                reply_problem(out, &p);
-            else
-                reply_json(out, NULL);
-            return true;
-        }
-    }
-    out->status = 200;
-    reply_json(out, frame(t, t->api->object, list, usage(t)));
-    return true;
-}
-
 bool talk_collect(talk *t, reply *out)
 {
+    problem p;
     bool ended;
     if (!gather(t, &ended)) {
         reply_json(out, NULL);
         return true;
     }
     t->is_complete = ended;
-    return ended && whole(t, out);
+    for (size_t i = 0; ended && i < t->count; i++)
+        if (is_failed(&t->choices[i], &p)) {
+            reply_problem(out, &p);
+            return true;
+        }
+    if (ended) {
+        out->status = 200;
+        reply_json(out, t->api->whole(t));
+    }
+    return ended;
 }
 
 bool talk_rest(talk *t, const waiter *w)

@@ -27,21 +27,31 @@ typedef struct said {
     ending ending;
 } said;
 
+/* How an API says an answer: a row of functions. Those that return bool say false where there is no memory. */
 typedef struct talk_api {
-    const char *object, *chunk_object, *id_prefix;
-    /* Gathers an event of a token. false: no memory. */
+    const char *id_prefix;
+    bool names_events; /* in a stream "event: TYPE" stands before each, which is its member `type` */
+    size_t own_size;   /* of talk.own */
+    /* Gathers an event of a token. */
     bool (*add)(struct talk *t, said *c, const event *e);
-    /* Returns an object of the list `choices`, of what was gathered, which is then removed: of a whole answer, or a piece of a
-     * stream; `ends`: the last one. NULL: no memory. */
-    json_t *(*whole)(struct talk *t, said *c);
-    json_t *(*piece)(struct talk *t, said *c, bool ends);
+    /* Returns the body of a whole answer, of what was gathered. NULL: no memory. */
+    json_t *(*whole)(struct talk *t);
+    /* Append events to a stream, by talk_put: at its beginning; what is new of a choice that has not failed; at its end. */
+    bool (*begin)(struct talk *t, buffer *out); /* NULL: nothing */
+    bool (*news)(struct talk *t, said *c, buffer *out);
+    bool (*end)(struct talk *t, buffer *out);
+    /* Returns the event that ends a stream which failed. NULL: no memory. */
+    json_t *(*failure)(struct talk *t, const problem *p);
+    /* Releases what talk.own holds. NULL: nothing. */
+    void (*drop)(void *own);
 } talk_api;
 
 typedef struct talk {
     serve *serve;
     const talk_api *api;
+    void *own; /* [api->own_size] the API's, zeroed at first */
     job *job;
-    bool streams, wants_usage, wants_probabilities;
+    bool streams, has_begun, wants_usage, wants_probabilities;
     char id[48];
     int64_t created;
     hearth_detokenizer *speller; /* of single tokens */
@@ -63,12 +73,14 @@ bool talk_collect(talk *t, reply *out);
 /* Waits for more, see outbox_rest. */
 bool talk_rest(talk *t, const waiter *w);
 
+/* Appends an event to a stream, and releases its value (NULL: no memory). */
+bool talk_put(const talk *t, buffer *out, json_t *value);
 /* Returns the text of a token, for people; NULL: no memory. */
 json_t *talk_token_text(talk *t, int32_t token);
 /* Returns a log-probability as JSON, which has no infinity. */
 json_t *talk_probability(double log_probability);
-/* Returns "stop" or "length". */
-const char *talk_finish(const said *c);
+/* Returns whether an answer ended for want of room: max_tokens, or the context. */
+bool talk_is_cut(const said *c);
 /* Returns what was gathered as text, and removes it. */
 json_t *talk_take_text(buffer *b);
 

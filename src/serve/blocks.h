@@ -1,0 +1,29 @@
+/* blocks.h - streams of answers that consist of blocks: what was thought, then what is said.
+ *
+ * A block is opened by its first piece and closed by the first of the other kind, or by the end. Pieces that were gathered
+ * together are said thoughts first, as in a whole answer. An answer is one choice. */
+#ifndef SERVE_BLOCKS_H
+#define SERVE_BLOCKS_H
+
+#include "talk.h"
+
+typedef enum block_kind { BLOCK_NONE, BLOCK_THOUGHTS, BLOCK_TEXT, BLOCK_KIND_COUNT } block_kind;
+
+/* The first member of talk.own. */
+typedef struct blocks {
+    block_kind open;
+    uint32_t count; /* of blocks that were opened */
+} blocks;
+
+typedef struct blocks_api {
+    talk_api talk; /* first; its news is blocks_news */
+    /* Append the events of the open block: its beginning, a piece, its end. say: releases the text (NULL: no memory).
+     * false: no memory. */
+    bool (*open)(talk *t, buffer *out);
+    bool (*say)(talk *t, json_t *text, buffer *out);
+    bool (*close)(talk *t, buffer *out);
+} blocks_api;
+
+bool blocks_news(talk *t, said *c, buffer *out);
+
+#endif
