@@ -108,12 +108,14 @@ static void tree(void **state)
     assert_int_equal(t->id_count, COUNT(sorted));
     assert_memory_equal(t->ids, sorted, sizeof sorted);
     assert_int_equal(t->node_count, 6); /* a b c, b 0 c */
-    static const trie_node nodes[] = {{3, 0, 0, 'a'}, {3, 1, 1, 'b'}, {3, 3, 2, 'c'}, {6, 4, 0, 'b'},
-                                      {6, 5, 1, 0},   {6, 5, 2, 'c'}, {6, 6, 0, 0}};
+    static const trie_node nodes[] = {
+        {3, 0, 0, 2, 'a'}, {3, 1, 1, 1, 'b'}, {3, 3, 2, 0, 'c'}, {6, 4, 0, TRIE_NOT_PLAIN, 'b'},
+        {6, 5, 1, 1, 0},   {6, 5, 2, 0, 'c'}, {6, 6, 0, 0, 0}};
     for (size_t i = 0; i < COUNT(nodes); i++) {
         assert_int_equal(t->nodes[i].skip, nodes[i].skip);
         assert_int_equal(t->nodes[i].tokens, nodes[i].tokens);
         assert_int_equal(t->nodes[i].depth, nodes[i].depth);
+        assert_int_equal(t->nodes[i].plain, nodes[i].plain);
         assert_int_equal(t->nodes[i].byte, nodes[i].byte);
     }
     assert_true(token_trie_ends(t, 6) && !token_trie_ends(t, 5) && !token_trie_ends(t, -1) && !token_trie_ends(t, 8));

@@ -15,7 +15,9 @@
 enum {
     STATE_DEAD = 0,  /* no way goes on, and the text is none of the grammar's */
     STATE_ENDED = 1, /* behind the token that ends the answer                 */
-    FIRST_TABLE = 256
+    FIRST_TABLE = 256,
+    PLAIN_LIMIT = 32,
+    PLAIN_UNKNOWN = 255
 };
 #define UNKNOWN UINT32_MAX
 
@@ -28,6 +30,7 @@ typedef struct frame {
 typedef struct state {
     uint32_t first, count; /* its stacks, ascending, in matcher.stacks      */
     uint32_t mask;         /* index in matcher.masks, or UNKNOWN             */
+    uint8_t plain; /* so many plain bytes may follow, whichever they are, at most PLAIN_LIMIT; or PLAIN_UNKNOWN */
     bool can_end;
 } state;
 
@@ -65,6 +68,8 @@ struct matcher {
     uint32_t mask_count, mask_next; /* made; the one to be replaced next                   */
     size_t words;
     size_t mask_capacity; /* words */
+    uint8_t plain[256];   /* [plain_count] a byte of each class of plain ones */
+    uint32_t plain_count;
 };
 
 /* ---- tables */
@@ -156,7 +161,7 @@ static uint32_t find_state(automaton *a, uint32_t count, bool can_end, uint32_t 
         return UNKNOWN;
     a->states = states;
     uint32_t made = (uint32_t)a->state_count;
-    states[made] = (state){first, count, UNKNOWN, can_end};
+    states[made] = (state){first, count, UNKNOWN, PLAIN_UNKNOWN, can_end};
     if (!table_reserve(&a->state_table, a, state_hash))
         return UNKNOWN;
     index_table *t = &a->state_table;
@@ -318,7 +323,7 @@ static bool begin(matcher *m)
     if (!next)
         return false;
     a->next = next;
-    states[STATE_ENDED] = (state){0, 0, UNKNOWN, false};
+    states[STATE_ENDED] = (state){0, 0, UNKNOWN, 0, false};
     memset(next, 0, 2 * classes * sizeof *next); /* both lead to STATE_DEAD */
     a->state_count = 2;
     table_put(&a->state_table, state_hash(a, STATE_ENDED), STATE_ENDED);
@@ -389,6 +394,12 @@ hearth_status matcher_create(matcher **out, const grammar *g, const token_trie *
     m->grammar = g;
     m->tokens = tokens;
     m->words = ((size_t)tokens->vocabulary_size + 63) / 64;
+    bool seen[256] = {false};
+    for (uint32_t byte = 0; byte < 256; byte++)
+        if (trie_is_plain((uint8_t)byte) && !seen[g->classes[byte]]) {
+            seen[g->classes[byte]] = true;
+            m->plain[m->plain_count++] = (uint8_t)byte;
+        }
     m->way = mem_new_array((size_t)tokens->longest + 1, sizeof *m->way);
     m->mask_owner = mem_new_array(MATCHER_MASK_LIMIT, sizeof *m->mask_owner);
     if (!m->way || !m->mask_owner || !begin(m)) {
@@ -472,7 +483,35 @@ static hearth_status new_mask(matcher *m, uint32_t owner, uint64_t **bits, heart
     return HEARTH_OK;
 }
 
-/* Sets the bits of all tokens whose bytes lead somewhere. */
+/* Returns how many plain bytes may follow a state, whichever they are, up to PLAIN_LIMIT; no more than is certain. It
+ * goes on as long as all of them lead to the same state, as within a string. */
+static uint32_t count_plain(matcher *m, uint32_t from)
+{
+    uint32_t now = from, count = 0;
+    if (m->a.states[from].plain != PLAIN_UNKNOWN)
+        return m->a.states[from].plain;
+    while (count < PLAIN_LIMIT) {
+        uint32_t to = step(m, now, m->plain[0]);
+        bool same = to != STATE_DEAD && to != UNKNOWN;
+        for (uint32_t i = 1; same && i < m->plain_count; i++)
+            same = step(m, now, m->plain[i]) == to;
+        if (!same)
+            break;
+        count = to == now ? PLAIN_LIMIT : count + 1;
+        now = to;
+    }
+    m->a.states[from].plain = (uint8_t)count;
+    return count;
+}
+
+static void allow(const token_trie *t, uint32_t first, uint32_t end, uint64_t *bits)
+{
+    for (uint32_t k = first; k < end; k++)
+        bits[t->ids[k] / 64] |= (uint64_t)1 << (t->ids[k] % 64);
+}
+
+/* Sets the bits of all tokens whose bytes lead somewhere. Does not enter where all that lies below is plain and sure to be
+ * allowed, which is most of a vocabulary within strings. */
 static hearth_status walk(matcher *m, uint64_t *bits, hearth_error *error)
 {
     const token_trie *t = m->tokens;
@@ -487,9 +526,10 @@ static hearth_status walk(matcher *m, uint64_t *bits, hearth_error *error)
             continue;
         }
         m->way[n->depth + 1] = to;
-        for (uint32_t k = n->tokens; k < n[1].tokens; k++)
-            bits[t->ids[k] / 64] |= (uint64_t)1 << (t->ids[k] % 64);
-        i++;
+        bool enters = n->plain > PLAIN_LIMIT || (n->plain > 0 && n->plain > count_plain(m, to));
+        uint32_t next = enters ? i + 1 : n->skip;
+        allow(t, n->tokens, t->nodes[next].tokens, bits);
+        i = next;
     }
     return HEARTH_OK;
 }

@@ -85,6 +85,22 @@ static hearth_status copy_texts(token_trie *t, const span *texts, const bool *en
     return HEARTH_OK;
 }
 
+/* Fills in the nodes' `plain`, from the last to the first: children come behind their parents. */
+static void measure_plain(token_trie *t)
+{
+    for (uint32_t i = t->node_count; i-- > 0;) {
+        trie_node *n = &t->nodes[i];
+        n->plain = 0;
+        for (uint32_t k = i + 1; k < n->skip && n->plain != TRIE_NOT_PLAIN; k = t->nodes[k].skip) {
+            const trie_node *child = &t->nodes[k];
+            if (!trie_is_plain(child->byte) || child->plain >= TRIE_NOT_PLAIN - 1)
+                n->plain = TRIE_NOT_PLAIN;
+            else if (child->plain + 1 > n->plain)
+                n->plain = (uint16_t)(child->plain + 1);
+        }
+    }
+}
+
 /* Makes the nodes of the sorted ids. */
 static hearth_status make_nodes(token_trie *t, hearth_error *error)
 {
@@ -119,6 +135,7 @@ static hearth_status make_nodes(token_trie *t, hearth_error *error)
         t->nodes[open[d]].skip = next;
     t->nodes[next] = (trie_node){.skip = next, .tokens = t->id_count};
     t->node_count = next;
+    measure_plain(t);
     mem_free(open);
     return HEARTH_OK;
 }

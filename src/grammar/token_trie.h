@@ -7,10 +7,19 @@
 
 #include "../text/tokenizer.h"
 
+/* Bytes that most grammars treat alike within texts: printable ASCII but for the quote and the backslash. */
+static inline bool trie_is_plain(uint8_t byte)
+{
+    return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\';
+}
+
+#define TRIE_NOT_PLAIN UINT16_MAX
+
 typedef struct trie_node {
     uint32_t skip;   /* the next node that is not below this one                               */
     uint32_t tokens; /* the first of its tokens in `ids`; they end where those of the next begin */
     uint16_t depth;  /* bytes before this one                                                    */
+    uint16_t plain;  /* the most bytes below it where all of them are plain; else TRIE_NOT_PLAIN      */
     uint8_t byte;
 } trie_node;
 
