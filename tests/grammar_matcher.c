@@ -5,27 +5,9 @@ static words vocabulary;
 
 static token_trie *some_tokens(void)
 {
-    static const char *const texts[] = {"((",
-                                        "))",
-                                        "()",
-                                        ")(",
-                                        "(()",
-                                        "a",
-                                        "ab",
-                                        "abc",
-                                        "bc",
-                                        "aa",
-                                        "aaaa",
-                                        "bb",
-                                        "a)",
-                                        ")b",
-                                        "\xc3",
-                                        "\xc3\xa9",
-                                        "\xa9",
-                                        "\xe2\x82",
-                                        "\xe2\x82\xac",
-                                        "\xac"
-                                        "a"};
+    static const char *const texts[] = {"((",   "))",       "()",   ")(",       "(()",          "a",    "ab",
+                                        "abc",  "bc",       "aa",   "aaaa",     "bb",           "a)",   ")b",
+                                        "\xc3", "\xc3\xa9", "\xa9", "\xe2\x82", "\xe2\x82\xac", "\254a"};
     words_begin(&vocabulary);
     for (size_t i = 0; i < COUNT(texts); i++)
         words_add(&vocabulary, texts[i]);

@@ -248,25 +248,23 @@ fragment schema_mark(schema_compiler *c, char mark)
     return grammar_then(c->g, f, grammar_optional(c->g, grammar_bytes(c->g, ' ', ' ')));
 }
 
-/* Writes a real with as many digits as tell it from others, 0.1 as 0.1. */
-static void print_real(char text[40], double value)
+/* Prints a value with as many digits of reals as tell them from others, 0.1 as 0.1; freed with free. NULL: no memory. */
+static char *print_value(const json_t *value)
 {
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, 40, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            return;
+    for (size_t digits = 15;; digits++) {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = text && digits < 17 ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        bool same = json_equal(again, value);
+        json_decref(again);
+        if (!text || same || digits == 17)
+            return text;
+        free(text);
     }
 }
 
 hearth_status schema_constant(schema_compiler *c, const json_t *value, fragment *out)
 {
-    if (json_is_real(value)) {
-        char text[40];
-        print_real(text, json_real_value(value));
-        *out = grammar_literal(c->g, span_of(text));
-        return HEARTH_OK;
-    }
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = print_value(value);
     if (!text)
         return fail_memory(c->error, "schema", 0);
     *out = grammar_literal(c->g, span_of(text));
@@ -298,7 +296,7 @@ static hearth_status any_of_types(schema_compiler *c, const json_t *schema, unsi
         unsigned type;
         hearth_status (*make)(schema_compiler *c, const json_t *schema, fragment *out);
     } rows[] = {{TYPE_STRING, schema_string}, {TYPE_ARRAY, schema_array}, {TYPE_OBJECT, schema_object}};
-    fragment one;
+    fragment one = {GRAMMAR_NONE, GRAMMAR_NONE};
     if (types & NUMERIC) {
         TRY(schema_number(c, schema, !(types & TYPE_NUMBER), &one));
         add_choice(c, out, &any, one);
@@ -405,7 +403,7 @@ static hearth_status compile_values(schema_compiler *c, const json_t *schema, co
         return schema_fail(c, HEARTH_FORMAT, "type", "expected names of types");
     for (size_t i = 0; i < (is_list ? json_array_size(values) : 1); i++) {
         const json_t *value = is_list ? json_array_get(values, i) : values;
-        fragment one;
+        fragment one = {GRAMMAR_NONE, GRAMMAR_NONE};
         if (!fits_types(value, types))
             continue;
         TRY(schema_constant(c, value, &one));
@@ -444,7 +442,7 @@ static hearth_status compile_alternatives(schema_compiler *c, const json_t *sche
     json_array_foreach(list, i, one)
     {
         size_t item = schema_enter_item(c, i);
-        fragment f;
+        fragment f = {GRAMMAR_NONE, GRAMMAR_NONE};
         json_t *merged;
         if (beside(schema, keyword, false)) {
             TRY(schema_merge(c, rest, one, &merged));

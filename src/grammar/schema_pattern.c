@@ -285,7 +285,7 @@ static hearth_status parse_sequence(parser *p, fragment *out)
 {
     *out = grammar_empty(p->c->g);
     while (p->at < p->text.size && !strchr("|)$", peek(p, 0))) {
-        fragment atom;
+        fragment atom = {GRAMMAR_NONE, GRAMMAR_NONE};
         TRY(parse_atom(p, &atom));
         TRY(parse_repetition(p, &atom));
         *out = grammar_then(p->c->g, *out, atom);
@@ -306,7 +306,7 @@ static hearth_status parse_alternatives(parser *p, fragment *out)
     grammar *g = p->c->g;
     bool any = false, outermost = p->depth == 0;
     do {
-        fragment one;
+        fragment one = {GRAMMAR_NONE, GRAMMAR_NONE};
         bool begins = !outermost || take(p, '^');
         TRY(parse_sequence(p, &one));
         bool ends = !outermost || take(p, '$');

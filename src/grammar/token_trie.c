@@ -19,11 +19,15 @@ void token_trie_destroy(token_trie *t)
     mem_free(t);
 }
 
+/* The bytes of a token that there is. */
+static span bytes_of(const token_trie *t, int32_t id)
+{
+    return (span){(const char *)t->bytes + t->begins[id], t->begins[id + 1] - t->begins[id]};
+}
+
 span token_trie_bytes(const token_trie *t, int32_t id)
 {
-    if (id < 0 || (uint32_t)id >= t->vocabulary_size)
-        return (span){NULL, 0};
-    return (span){(const char *)t->bytes + t->begins[id], t->begins[id + 1] - t->begins[id]};
+    return id >= 0 && (uint32_t)id < t->vocabulary_size ? bytes_of(t, id) : (span){NULL, 0};
 }
 
 bool token_trie_ends(const token_trie *t, int32_t id)
@@ -35,7 +39,7 @@ bool token_trie_ends(const token_trie *t, int32_t id)
 static int compare(const void *a, const void *b, void *trie)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    span s = token_trie_bytes(trie, x), t = token_trie_bytes(trie, y);
+    span s = bytes_of(trie, x), t = bytes_of(trie, y);
     int order = memcmp(s.data, t.data, s.size < t.size ? s.size : t.size);
     if (order == 0)
         order = (s.size > t.size) - (s.size < t.size);
@@ -107,7 +111,7 @@ static hearth_status make_nodes(token_trie *t, hearth_error *error)
     size_t count = 0;
     span before = {NULL, 0};
     for (uint32_t i = 0; i < t->id_count; i++) {
-        span text = token_trie_bytes(t, t->ids[i]);
+        span text = bytes_of(t, t->ids[i]);
         count += text.size - shared_bytes(before, text);
         before = text;
     }
@@ -120,7 +124,7 @@ static hearth_status make_nodes(token_trie *t, hearth_error *error)
     uint32_t next = 0;
     before = (span){NULL, 0};
     for (uint32_t i = 0; i < t->id_count; i++) {
-        span text = token_trie_bytes(t, t->ids[i]);
+        span text = bytes_of(t, t->ids[i]);
         size_t shared = shared_bytes(before, text);
         for (size_t d = shared; d < before.size; d++)
             t->nodes[open[d]].skip = next;
