@@ -749,6 +749,43 @@ static void errors(void **state)
     }
 }
 
+/* Schemas with more of something than is read: each row is repeated so often within the head and the tail. */
+static void limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head, *row, *tail, *error;
+        int count;
+    } rows[] = {
+        {"{\"properties\":{", "\"p%d\":{},", "\"x\":{}}}", "#: properties: more than 1024", 1024},
+        {"{\"required\":[", "\"p%d\",", "\"x\"]}", "#: required: more than 1024", 1024},
+        {"{\"oneOf\":[", "{\"const\":%d},", "{\"const\":-1}]}", "#: oneOf: more than 32", 32},
+        {"{\"allOf\":[", "{\"title\":\"%d\"},", "{}]}", "#: allOf: more than 32", 32},
+        {"{\"anyOf\":[", "{\"maxLength\":%d},", "{}]}", "the grammar is too large", 3000},
+        {"{\"items\":", "{\"title\":\"%d\",\"items\":", "{", "more than 64 schemas in each other", 64},
+        {"{\"items\":[", "%d,", "0]}", "#: items: a list is not supported", 1},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        grammar *g = NULL;
+        hearth_error error = {0};
+        buffer text = {0};
+        assert_true(buffer_put(&text, rows[i].head, strlen(rows[i].head)));
+        for (int k = 0; k < rows[i].count; k++) {
+            char row[64];
+            snprintf(row, sizeof row, rows[i].row, k);
+            assert_true(buffer_put(&text, row, strlen(row)));
+        }
+        assert_true(buffer_put(&text, rows[i].tail, strlen(rows[i].tail)));
+        for (int k = 0; k < rows[i].count + 2 && rows[i].tail[0] == '{' && rows[i].tail[1] == 0; k++)
+            assert_true(buffer_put(&text, "}", 1));
+        hearth_status status = schema_parse(&g, (span){text.data, text.size}, &error);
+        if (status == HEARTH_OK || !strstr(error.text, rows[i].error))
+            fail_msg("row %zu: status %d, '%s', expected '%s'", i, status, error.text, rows[i].error);
+        assert_int_equal(status, HEARTH_UNSUPPORTED);
+        buffer_free(&text);
+    }
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -774,8 +811,13 @@ static void failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meanings),     cmocka_unit_test(errors),    cmocka_unit_test(integers),
-        cmocka_unit_test(random_walks), cmocka_unit_test(documents), cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(meanings),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(random_walks),
+        cmocka_unit_test(documents),
+        cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -378,6 +378,8 @@ static hearth_status compile_reference(schema_compiler *c, const json_t *schema,
             *out = grammar_call(c->g, c->references[i].rule);
             return HEARTH_OK;
         }
+    if (c->reference_count == SCHEMA_REFERENCE_LIMIT)
+        return schema_fail(c, HEARTH_UNSUPPORTED, "$ref", "more than %d references", SCHEMA_REFERENCE_LIMIT);
     reference *r = mem_grow(c->references, &c->reference_capacity, c->reference_count, 1, sizeof *r);
     if (!r)
         return fail_memory(c->error, "schema", c->reference_count * sizeof *r);
@@ -431,6 +433,8 @@ static hearth_status compile_alternatives(schema_compiler *c, const json_t *sche
     json_t *rest;
     if (!json_is_array(list) || json_array_size(list) == 0)
         return schema_fail(c, HEARTH_FORMAT, keyword, "expected a list of schemas");
+    if (strcmp(keyword, "oneOf") == 0 && json_array_size(list) > SCHEMA_ALTERNATIVE_LIMIT)
+        return schema_fail(c, HEARTH_UNSUPPORTED, keyword, "more than %d alternatives", SCHEMA_ALTERNATIVE_LIMIT);
     for (size_t k = 0; strcmp(keyword, "oneOf") == 0 && k < json_array_size(list); k++)
         for (size_t n = 0; n < k; n++)
             if (!schema_excludes(c, json_array_get(list, n), json_array_get(list, k)))
@@ -463,6 +467,8 @@ static hearth_status compile_all(schema_compiler *c, const json_t *schema, fragm
     json_t *all;
     if (!json_is_array(list) || json_array_size(list) == 0)
         return schema_fail(c, HEARTH_FORMAT, "allOf", "expected a list of schemas");
+    if (json_array_size(list) > SCHEMA_ALTERNATIVE_LIMIT)
+        return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "more than %d schemas", SCHEMA_ALTERNATIVE_LIMIT);
     TRY(without(c, schema, "allOf", &all));
     json_array_foreach(list, i, one) TRY(schema_merge(c, all, one, &all));
     return schema_value(c, all, out);

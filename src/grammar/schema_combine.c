@@ -95,8 +95,11 @@ static bool other_values(const json_t *a, const json_t *b)
     const json_t *one_a, *one_b, *list_a = only_values(a, &one_a), *list_b = only_values(b, &one_b);
     if ((!one_a && !json_is_array(list_a)) || (!one_b && !json_is_array(list_b)))
         return false;
-    for (size_t i = 0; i < (one_a ? 1 : json_array_size(list_a)); i++)
-        for (size_t k = 0; k < (one_b ? 1 : json_array_size(list_b)); k++)
+    size_t count_a = one_a ? 1 : json_array_size(list_a), count_b = one_b ? 1 : json_array_size(list_b);
+    if (count_a > SCHEMA_COMPARISON_LIMIT || count_a * count_b > SCHEMA_COMPARISON_LIMIT)
+        return false;
+    for (size_t i = 0; i < count_a; i++)
+        for (size_t k = 0; k < count_b; k++)
             if (same_value(one_a ? one_a : json_array_get(list_a, i), one_b ? one_b : json_array_get(list_b, k)))
                 return false;
     return true;

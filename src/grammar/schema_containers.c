@@ -256,6 +256,9 @@ hearth_status schema_object(schema_compiler *c, const json_t *schema, fragment *
         return schema_fail(c, HEARTH_FORMAT, "properties", "expected an object of schemas");
     if (required && !json_is_array(required))
         return schema_fail(c, HEARTH_FORMAT, "required", "expected a list of names");
+    if (json_object_size(properties) > SCHEMA_PROPERTY_LIMIT || json_array_size(required) > SCHEMA_PROPERTY_LIMIT)
+        return schema_fail(c, HEARTH_UNSUPPORTED, properties ? "properties" : "required", "more than %d names",
+                           SCHEMA_PROPERTY_LIMIT);
     property_list list = {0};
     uint32_t other;
     hearth_status status = add_properties(c, schema, &list);

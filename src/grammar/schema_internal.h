@@ -19,7 +19,14 @@ enum {
     TYPE_ALL = 127
 };
 
-enum { SCHEMA_PATH_LIMIT = 512 };
+/* What a schema of somebody else's may have, as some of the work grows with the square of it. */
+enum {
+    SCHEMA_PATH_LIMIT = 512,        /* bytes of a place that is told in errors, and of a name in a $ref */
+    SCHEMA_PROPERTY_LIMIT = 1024,   /* of an object, and of `required` */
+    SCHEMA_REFERENCE_LIMIT = 4096,  /* different ones */
+    SCHEMA_ALTERNATIVE_LIMIT = 32,  /* of oneOf; allOf may have as many, anyOf more */
+    SCHEMA_COMPARISON_LIMIT = 65536 /* of values of two schemas, to know whether they exclude each other */
+};
 
 /* A rule that a $ref asked for. */
 typedef struct reference {
