@@ -12,10 +12,9 @@
  * Covers: src/grammar/schema_number.c
  * Covers: src/grammar/schema_pattern.c
  * Covers: src/grammar/schema_string.c
- * Covers: src/grammar/token_trie.c
  *
- * Whatever they are: no fault, an end within the bounds, nothing left behind; and the mask allows a byte exactly where the
- * matcher takes it. */
+ * Whatever they are: no fault, an end within the bounds, nothing left behind, also where memory ends; and the mask allows a
+ * byte exactly where the matcher takes it. */
 #include "../src/grammar/gbnf.h"
 #include "../src/grammar/matcher.h"
 #include "../src/grammar/schema.h"
@@ -23,12 +22,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 256, TEXT_LIMIT = 64 };
+enum { BYTES = 256, TEXT_LIMIT = 64, FAILURES = 97 /* allocations before the one that fails */ };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* All bytes, some longer tokens, and one that ends the answer. */
-static token_trie *make_tokens(void)
+static hearth_status make_tokens(token_trie **out, hearth_error *error)
 {
     static const char *const longer[] = {"aa", "\",", "\":", "{\"", "12", "]}", "\xc3\xa9", "true"};
     enum { ALL = BYTES + sizeof longer / sizeof *longer + 1 };
@@ -43,32 +42,48 @@ static token_trie *make_tokens(void)
         texts[i] = span_of(longer[i - BYTES]);
     texts[ALL - 1] = span_of("</s>");
     ends[ALL - 1] = true;
-    token_trie *t;
-    if (token_trie_create(&t, texts, ends, ALL, NULL) != HEARTH_OK)
-        abort();
-    return t;
+    return token_trie_create(out, texts, ends, ALL, error);
 }
 
-/* Follows the text, skipping what the grammar does not take. */
-static void follow(const grammar *g, const token_trie *t, span text)
+/* Follows the text, skipping what the grammar does not take, and ends the answer if that is allowed. */
+static hearth_status follow(matcher *m, int32_t end, span text, hearth_error *error)
 {
-    matcher *m;
-    hearth_error error;
-    if (matcher_create(&m, g, t, &error) != HEARTH_OK)
-        abort();
-    for (size_t i = 0; i < text.size && i < TEXT_LIMIT; i++) {
+    for (size_t i = 0; i <= text.size && i <= TEXT_LIMIT; i++) {
         const uint64_t *bits;
-        uint8_t byte = (uint8_t)text.data[i];
-        if (matcher_mask(m, &bits, &error) != HEARTH_OK)
-            break;
-        bool allowed = bits[byte / 64] >> (byte % 64) & 1;
-        hearth_status status = matcher_accept_token(m, byte, &error);
+        int32_t id = i < text.size && i < TEXT_LIMIT ? (uint8_t)text.data[i] : end;
+        TRY(matcher_mask(m, &bits, error));
+        bool allowed = bits[id / 64] >> (id % 64) & 1;
+        hearth_status status = matcher_accept_token(m, id, NULL);
         if (status != HEARTH_OK && status != HEARTH_INVALID)
-            break;
+            return matcher_accept_token(m, id, error);
         if (allowed != (status == HEARTH_OK))
             abort();
     }
+    matcher_reset(m);
+    return HEARTH_OK;
+}
+
+static void run(span source, span text)
+{
+    bool is_schema = source.size > 0 && *source.data == '{';
+    grammar *g = NULL;
+    token_trie *t = NULL;
+    matcher *m = NULL;
+    hearth_error error = {0};
+    hearth_status status = is_schema ? schema_parse(&g, source, &error) : gbnf_parse(&g, source, &error);
+    if (status == HEARTH_OK)
+        status = make_tokens(&t, &error);
+    if (status == HEARTH_OK)
+        status = matcher_create(&m, g, t, &error);
+    if (status == HEARTH_OK)
+        status = follow(m, (int32_t)t->vocabulary_size - 1, text, &error);
+    if ((status == HEARTH_OK) != (error.text[0] == 0))
+        abort();
     matcher_destroy(m);
+    token_trie_destroy(t);
+    grammar_destroy(g);
+    if (mem_live() != 0)
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -76,19 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *end = size > 0 ? memchr(data, 0, size) : NULL;
     span source = {(const char *)data, end ? (size_t)(end - data) : size};
     span text = {end ? (const char *)end + 1 : NULL, end ? size - source.size - 1 : 0};
-    grammar *g = NULL;
-    hearth_error error = {0};
-    bool is_schema = source.size > 0 && *source.data == '{';
-    hearth_status status = is_schema ? schema_parse(&g, source, &error) : gbnf_parse(&g, source, &error);
-    if ((status == HEARTH_OK) != (error.text[0] == 0))
-        abort();
-    if (status == HEARTH_OK) {
-        token_trie *t = make_tokens();
-        follow(g, t, text);
-        token_trie_destroy(t);
-    }
-    grammar_destroy(g);
-    if (mem_live() != 0)
-        abort();
+    run(source, text);
+    mem_fail_at((long)(size % FAILURES));
+    run(source, text);
+    mem_fail_at(-1);
     return 0;
 }
