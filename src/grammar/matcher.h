@@ -14,7 +14,7 @@
 
 enum {
     MATCHER_DEPTH_LIMIT = 1024,
-    MATCHER_STATE_LIMIT = 1 << 14, /* states that are kept; between tokens the others are forgotten  */
+    MATCHER_STATE_LIMIT = 1 << 13, /* states that are kept; between tokens the others are forgotten  */
     MATCHER_STACK_LIMIT = 1 << 18, /* stacks, in all states                                          */
     MATCHER_STEP_FACTOR = 4,       /* so many times these within one token, or that is an error      */
     MATCHER_MASK_LIMIT = 256       /* masks that are kept                                            */

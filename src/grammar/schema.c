@@ -82,6 +82,7 @@ static const struct keyword {
     {"properties", TYPE_OBJECT},
     {"required", TYPE_OBJECT},
     {"additionalProperties", TYPE_OBJECT},
+    {"propertyNames", TYPE_OBJECT},
     {"$schema", ANNOTATION},
     {"$id", ANNOTATION},
     {"$anchor", ANNOTATION},
@@ -507,6 +508,8 @@ static hearth_status compile(schema_compiler *c, const json_t *schema, fragment 
         *out = schema_any(c);
         return HEARTH_OK;
     }
+    if (json_object_get(schema, "format") && !(types & TYPE_STRING)) /* such as OpenAPI's int32 */
+        return schema_fail(c, HEARTH_UNSUPPORTED, "format", "only supported for strings");
     return any_of_types(c, schema, types, out);
 }
 

@@ -249,11 +249,27 @@ static fragment join(schema_compiler *c, const property_list *list, uint32_t oth
     return (fragment){all.start, end};
 }
 
+/* Whether a schema allows every string: all that is understood of propertyNames. */
+static bool allows_strings(const json_t *schema)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(schema))
+        return json_is_true(schema);
+    json_object_foreach((json_t *)schema, name,
+                        value) if (!schema_is_annotation(name) &&
+                                   !(strcmp(name, "type") == 0 && (schema_types(schema) & TYPE_STRING))) return false;
+    return true;
+}
+
 hearth_status schema_object(schema_compiler *c, const json_t *schema, fragment *out)
 {
     const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
     if (properties && !json_is_object(properties))
         return schema_fail(c, HEARTH_FORMAT, "properties", "expected an object of schemas");
+    const json_t *names = json_object_get(schema, "propertyNames");
+    if (names && !allows_strings(names))
+        return schema_fail(c, HEARTH_UNSUPPORTED, "propertyNames", "only supported where it allows every name");
     if (required && !json_is_array(required))
         return schema_fail(c, HEARTH_FORMAT, "required", "expected a list of names");
     if (json_object_size(properties) > SCHEMA_PROPERTY_LIMIT || json_array_size(required) > SCHEMA_PROPERTY_LIMIT)
