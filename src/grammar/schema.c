@@ -493,6 +493,8 @@ static hearth_status compile(schema_compiler *c, const json_t *schema, fragment 
     if (!json_is_object(schema))
         return schema_fail(c, HEARTH_FORMAT, NULL, "expected a schema, which is an object, true or false");
     TRY(check_keywords(c, schema));
+    if (schema != c->root && json_object_get(schema, "$id"))
+        return schema_fail(c, HEARTH_UNSUPPORTED, "$id", "only supported at the top: references would begin here");
     if (json_object_get(schema, "$ref"))
         return compile_reference(c, schema, out);
     if (json_object_get(schema, "allOf"))

@@ -2,8 +2,8 @@
  * \p, \c, \u{...}, modes and anchors within. A pattern may match anywhere in a string, so what ^ and $ do not tie down has any
  * characters around it.
  *
- * \s and \w are read narrowly, \S and \W exclude all that any dialect counts as white or as a letter of ASCII, so that the
- * answer is right whichever dialect checks it. */
+ * Dialects differ in which characters \s, \w and \d have, and so in \S, \W and \D. Only what all of them agree on is written: the
+ * letters and digits of ASCII, and what nobody counts as white. */
 #include "schema_internal.h"
 
 #include <stdlib.h>
@@ -17,6 +17,7 @@ typedef struct parser {
     span text;
     size_t at;
     uint32_t depth;
+    bool excludes; /* within [^...], where more characters in the class are fewer that match */
 } parser;
 
 typedef struct range_list {
@@ -79,14 +80,14 @@ static void tidy(range_list *list, bool negated)
     *list = result;
 }
 
-/* The classes that a letter stands for; in capitals, what none of the wide ranges has. */
+/* The classes that a letter stands for: the first ranges are what all dialects agree on, all of them what any has. */
 static const struct letter_class {
     char letter;
-    uint8_t narrow, count; /* the first ranges are the narrow meaning */
+    uint8_t narrow, wide; /* ranges */
     character_range ranges[12];
 } classes[] = {
-    {'d', 1, 1, {{'0', '9'}}},
-    {'w', 4, 4, {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}, {'_', '_'}}},
+    {'d', 1, 2, {{'0', '9'}, {0x80, 0x10FFFF}}},
+    {'w', 4, 5, {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}, {'_', '_'}, {0x80, 0x10FFFF}}},
     {'s',
      3,
      12,
@@ -112,7 +113,7 @@ static bool letter_class(range_list *list, char letter, hearth_status *status, c
         bool negated = letter == k->letter - 'a' + 'A';
         if (letter != k->letter && !negated)
             continue;
-        range_list part = {.count = negated ? k->count : k->narrow};
+        range_list part = {.count = negated != p->excludes ? k->wide : k->narrow};
         memcpy(part.items, k->ranges, part.count * sizeof *part.items);
         tidy(&part, negated);
         for (size_t n = 0; n < part.count && *status == HEARTH_OK; n++)
@@ -186,6 +187,7 @@ static hearth_status parse_class(parser *p, fragment *out)
 {
     range_list list = {.count = 0};
     bool negated = take(p, '^'), single, last;
+    p->excludes = negated;
     while (!take(p, ']')) {
         TRY(take_character(p, &list, &single));
         if (peek(p, 0) != '-' || peek(p, 1) == ']')
@@ -199,6 +201,7 @@ static hearth_status parse_class(parser *p, fragment *out)
             return complain(p, "the range before this is empty or ends with a class");
         r->high = list.items[list.count].high;
     }
+    p->excludes = false;
     tidy(&list, negated);
     *out = schema_characters(p->c, list.items, list.count);
     return HEARTH_OK;
