@@ -6,17 +6,18 @@
  * stack.
  *
  * A walk over the trie costs a table look-up per node once its states are known; the first walk from a state of a new
- * kind pays for making them. Tried first: sets of stacks alone, without transitions. A walk took fifty times as long. */
+ * kind pays for making them. Strings with a bound are the worst case: every character leads to a state, and thereby a
+ * mask, of its own. */
 #include "matcher.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    STATE_DEAD = 0,  /* no way goes on, and the text is none of the grammar's */
-    STATE_ENDED = 1, /* behind the token that ends the answer                 */
-    FIRST_TABLE = 256,
-    PLAIN_LIMIT = 32,
+    STATE_DEAD = 0,    /* no way goes on, and the text is none of the grammar's */
+    STATE_ENDED = 1,   /* behind the token that ends the answer                 */
+    FIRST_TABLE = 256, /* slots; a power of two */
+    PLAIN_LIMIT = 32,  /* few tokens have more plain bytes behind each other; those are walked through */
     PLAIN_UNKNOWN = 255
 };
 #define UNKNOWN UINT32_MAX
