@@ -13,8 +13,8 @@
  * Covers: src/grammar/schema_pattern.c
  * Covers: src/grammar/schema_string.c
  *
- * Whatever they are: no fault, an end within the bounds, nothing left behind, also where memory ends; and the mask allows a
- * byte exactly where the matcher takes it. */
+ * Whatever they are: no fault, an end within the bounds, nothing left behind, also where memory ends; and the mask
+ * allows a byte exactly where the matcher takes it. */
 #include "../src/grammar/gbnf.h"
 #include "../src/grammar/matcher.h"
 #include "../src/grammar/schema.h"

@@ -89,9 +89,9 @@ static inline void check_mask(matcher *m, matcher *other, const words *w, span t
     }
 }
 
-/* Appends tokens that the masks allow, at random, until the answer ends or has `most` tokens; every check_every-th mask
- * is checked (0: none). Longer tokens are preferred, and ends are taken with a chance of one in `patience`. Returns whether
- * it ended. */
+/* Appends tokens that the masks allow, at random, until the answer ends or has `most` tokens; every check_every-th
+ * mask is checked (0: none). Longer tokens are preferred, and ends are taken with a chance of one in `patience`.
+ * Returns whether it ended. */
 static inline bool random_walk(matcher *m, matcher *other, const words *w, uint64_t *seed, buffer *text, size_t most,
                                size_t check_every, uint32_t patience)
 {

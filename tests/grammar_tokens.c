@@ -1,5 +1,5 @@
-/* grammar_tokens.c - the vocabularies of known models: the bytes of tokens, their tree, masks along a text. The time that
- * masks take is printed, not judged. */
+/* grammar_tokens.c - the vocabularies of known models: the bytes of tokens, their tree, masks along a text. The time
+ * that masks take is printed, not judged. */
 #include "../src/base/clock.h"
 #include "../src/base/random.h"
 #include "../src/grammar/gbnf.h"

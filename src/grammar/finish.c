@@ -126,8 +126,8 @@ static void mark_ends(const grammar *g, backwards *b, bool through_bytes, bool *
 
 /* ---- left recursion */
 
-/* Lists in first [out, at most nodes] the rules that a rule may call before it reads a byte; returns how many. stack is [nodes], seen
- * [nodes] holds the last rule that came by. */
+/* Lists in first [out, at most nodes] the rules that a rule may call before it reads a byte; returns how many. stack
+ * is [nodes], seen [nodes] holds the last rule that came by. */
 static size_t first_calls(const grammar *g, uint32_t rule, const bool *empty, uint32_t *stack, uint32_t *seen,
                           uint32_t *first)
 {

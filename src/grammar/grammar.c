@@ -1,7 +1,7 @@
 /* grammar.c - nodes and fragments: how the graph of a grammar grows.
  *
- * A fragment ends in a SPLIT with a single way, which is linked when something follows; grammar_finish skips these. What
- * is repeated a number of times becomes a rule that is called as often, so nested repetitions add up and do not
+ * A fragment ends in a SPLIT with a single way, which is linked when something follows; grammar_finish skips these.
+ * What is repeated a number of times becomes a rule that is called as often, so nested repetitions add up and do not
  * multiply. */
 #include "grammar.h"
 

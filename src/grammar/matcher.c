@@ -511,8 +511,8 @@ static void allow(const token_trie *t, uint32_t first, uint32_t end, uint64_t *b
         bits[t->ids[k] / 64] |= (uint64_t)1 << (t->ids[k] % 64);
 }
 
-/* Sets the bits of all tokens whose bytes lead somewhere. Does not enter where all that lies below is plain and sure to be
- * allowed, which is most of a vocabulary within strings. */
+/* Sets the bits of all tokens whose bytes lead somewhere. Does not enter where all that lies below is plain and sure
+ * to be allowed, which is most of a vocabulary within strings. */
 static hearth_status walk(matcher *m, uint64_t *bits, hearth_error *error)
 {
     const token_trie *t = m->tokens;

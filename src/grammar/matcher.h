@@ -1,9 +1,9 @@
 /* matcher.h - follows a grammar through a text, byte by byte, and says which tokens may come next.
  *
- * A matcher belongs to one answer and to one thread at a time; the grammar and the tokens are shared, and must outlive
- * it. It holds all ways that the grammar could have gone so far, each as a stack of rules to come back to; such a set is a
- * state. States are made when they are first reached, and a byte leads from one to another by a table from then on
- * (a deterministic automaton, lazily made). Masks are remembered by state.
+ * A matcher belongs to one answer and to one thread at a time; the grammar and the tokens are shared, and must
+ * outlive it. It holds all ways that the grammar could have gone so far, each as a stack of rules to come back to;
+ * such a set is a state. States are made when they are first reached, and a byte leads from one to another by a table
+ * from then on (a deterministic automaton, lazily made). Masks are remembered by state.
  *
  * Where more rules than MATCHER_DEPTH_LIMIT lie within each other, a text is refused as if the grammar ended there. */
 #ifndef GRAMMAR_MATCHER_H

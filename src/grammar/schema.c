@@ -123,7 +123,8 @@ static hearth_status check_keywords(const schema_compiler *c, const json_t *sche
     return HEARTH_OK;
 }
 
-/* Returns a keyword that stands beside this one and is no annotation; NULL: there is none. types: `type` does not count. */
+/* Returns a keyword that stands beside this one and is no annotation; NULL: there is none. types: `type` does not
+ * count. */
 static const char *beside(const json_t *schema, const char *keyword, bool types)
 {
     const char *name;

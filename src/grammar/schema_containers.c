@@ -1,8 +1,8 @@
 /* schema_containers.c - arrays and objects.
  *
- * Optional properties with commas between those that are there: once one is there, each further one is a comma and the
- * property, or nothing. Before, each is the first one, which goes on in that row, or is left out. So a property is written
- * at two places, and called as a rule at both. */
+ * Optional properties with commas between those that are there: once one is there, each further one is a comma and
+ * the property, or nothing. Before, each is the first one, which goes on in that row, or is left out. So a property
+ * is written at two places, and called as a rule at both. */
 #include "schema_internal.h"
 
 #include <string.h>

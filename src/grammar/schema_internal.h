@@ -51,8 +51,8 @@ typedef struct schema_compiler {
 hearth_status schema_fail(const schema_compiler *c, hearth_status status, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Appends "/name", with ~ and / escaped, to the path; returns the size that it had, for schema_leave. What does not fit is
- * left out. */
+/* Appends "/name", with ~ and / escaped, to the path; returns the size that it had, for schema_leave. What does not
+ * fit is left out. */
 size_t schema_enter(schema_compiler *c, const char *name);
 size_t schema_enter_item(schema_compiler *c, size_t index);
 void schema_leave(schema_compiler *c, size_t size);

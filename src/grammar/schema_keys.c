@@ -1,8 +1,8 @@
 /* schema_keys.c - keys of an object that are none of the listed ones.
  *
- * The listed keys make a tree of characters: where a key branches off from all of them, anything may follow; where it is
- * one of them, it may not end. There are no escapes, since these could spell a listed key in another way, and so listed
- * keys that cannot be written without do not count. */
+ * The listed keys make a tree of characters: where a key branches off from all of them, anything may follow; where it
+ * is one of them, it may not end. There are no escapes, since these could spell a listed key in another way, and so
+ * listed keys that cannot be written without do not count. */
 #include "schema_internal.h"
 
 #include <stdlib.h>

@@ -163,8 +163,8 @@ static hearth_status read_bounds(const schema_compiler *c, const json_t *schema,
 
 /* ---- numbers */
 
-/* The numbers between low and high, which are 0 or more, as decimals without an exponent; behind the point there are at most
- * `places` digits. */
+/* The numbers between low and high, which are 0 or more, as decimals without an exponent; behind the point there are
+ * at most `places` digits. */
 static fragment decimal_range(schema_compiler *c, int64_t low, bool low_open, int64_t high, bool high_open,
                               uint32_t places)
 {

@@ -1,9 +1,9 @@
-/* schema_pattern.c - regular expressions, as far as they are regular: of ECMA 262 all but look-around, back references, \b,
- * \p, \c, \u{...}, modes and anchors within. A pattern may match anywhere in a string, so what ^ and $ do not tie down has any
- * characters around it.
+/* schema_pattern.c - regular expressions, as far as they are regular: of ECMA 262 all but look-around, back
+ * references, \b, \p, \c, \u{...}, modes and anchors within. A pattern may match anywhere in a string, so what ^ and
+ * $ do not tie down has any characters around it.
  *
- * Dialects differ in which characters \s, \w and \d have, and so in \S, \W and \D. Only what all of them agree on is written: the
- * letters and digits of ASCII, and what nobody counts as white. */
+ * Dialects differ in which characters \s, \w and \d have, and so in \S, \W and \D. Only what all of them agree on is
+ * written: the letters and digits of ASCII, and what nobody counts as white. */
 #include "schema_internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* token_trie.c - makes the tree by sorting: in sorted order a token shares with the one before it exactly the nodes that
- * it shares with any other before. */
+/* token_trie.c - makes the tree by sorting: in sorted order a token shares with the one before it exactly the nodes
+ * that it shares with any other before. */
 #include "token_trie.h"
 
 #include "../base/memory.h"

@@ -35,11 +35,12 @@ typedef struct token_trie {
     uint32_t longest; /* bytes of the longest token */
 } token_trie;
 
-/* Tokens given by their bytes: texts [count]; empty ones are never allowed. ends [count]: whether a token ends an answer;
- * its text does not count then. HEARTH_UNSUPPORTED: a text of more than 65535 bytes, or 4 GB in all. */
+/* Tokens given by their bytes: texts [count]; empty ones are never allowed. ends [count]: whether a token ends an
+ * answer; its text does not count then. HEARTH_UNSUPPORTED: a text of more than 65535 bytes, or 4 GB in all. */
 hearth_status token_trie_create(token_trie **out, const span *texts, const bool *ends, uint32_t count,
                                 hearth_error *error);
-/* The tokens of a tokenizer, and padding up to id_count. Control tokens, the unknown token and unused ones have no bytes. */
+/* The tokens of a tokenizer, and padding up to id_count. Control tokens, the unknown token and unused ones have no
+ * bytes. */
 hearth_status token_trie_of(token_trie **out, const tokenizer *t, uint32_t id_count, hearth_error *error);
 void token_trie_destroy(token_trie *t);
 
