@@ -5,6 +5,7 @@
 
 #include "grammar_helpers.h"
 
+#include <arpa/inet.h>
 #include <math.h>
 #include <pcre2.h>
 #include <stdlib.h>
@@ -98,6 +99,59 @@ static bool is_time(const char *text)
            zone_used == 5 && text[6] == 0 && zone_hour < 24 && zone_minute < 60;
 }
 
+static bool is_hostname(const char *text)
+{
+    for (size_t length; strlen(text) <= 253; text += length + 1) {
+        length = strcspn(text, ".");
+        if (length < 1 || length > 63 || text[0] == '-' || text[length - 1] == '-' ||
+            strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") < length)
+            return false;
+        if (text[length] == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_email(const char *text)
+{
+    const char *at = strchr(text, '@');
+    return at && at > text && text[0] != '.' && at[-1] != '.' && at - text <= 64 && !strstr(text, "..") &&
+           !strpbrk(text, " \"(),:;<>[]\\") && is_hostname(at + 1) && strchr(at, '.');
+}
+
+/* P, then numbers with units that get smaller one by one; T comes before those of a day. */
+static bool is_duration(const char *text)
+{
+    const char *units = "YMD", *last = NULL;
+    bool any = false;
+    if (*text++ != 'P')
+        return false;
+    if (text[strlen(text) - 1] == 'W')
+        return strspn(text, "0123456789") == strlen(text) - 1 && strlen(text) > 1;
+    while (*text) {
+        if (*text == 'T' && units[0] == 'Y') {
+            units = "HMS";
+            last = NULL;
+            any = false;
+            text++;
+        }
+        size_t digits = strspn(text, "0123456789");
+        const char *unit = digits > 0 && text[digits] ? strchr(units, text[digits]) : NULL;
+        if (!unit || (last && unit != last + 1))
+            return false;
+        last = unit;
+        any = true;
+        text += digits + 1;
+    }
+    return any;
+}
+
+static bool is_address(int family, const char *text)
+{
+    unsigned char address[16];
+    return inet_pton(family, text, address) == 1;
+}
+
 static bool has_format(const char *format, const char *text)
 {
     if (strcmp(format, "date") == 0)
@@ -106,6 +160,14 @@ static bool has_format(const char *format, const char *text)
         return is_time(text);
     if (strcmp(format, "date-time") == 0)
         return is_date(text) && text[10] == 'T' && is_time(text + 11);
+    if (strcmp(format, "duration") == 0)
+        return is_duration(text);
+    if (strcmp(format, "hostname") == 0)
+        return is_hostname(text);
+    if (strcmp(format, "email") == 0)
+        return is_email(text);
+    if (strncmp(format, "ipv", 3) == 0)
+        return is_address(format[3] == '4' ? AF_INET : AF_INET6, text);
     assert_string_equal(format, "uuid");
     return finds("^[[:xdigit:]]{8}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{12}\\z", text);
 }
@@ -228,12 +290,18 @@ static const char *const patterns[] = {"^[a-c]+$",         "^\\d{2,4}-\\w*$", "x
                                        "^[^a-y\\s]{1,3}$", "^.?\"\\\\$",      "é+"};
 static const char *const matching[][2] = {{"abc", "c"},   {"123-a_Z", "00-"}, {"yes", "axb"},
                                           {"z", "!\"\\"}, {"\"\\", "é\"\\"},  {"é", "xéé\ny"}};
-static const char *const formats[] = {"date", "time", "date-time", "uuid"};
+static const char *const formats[] = {"date",     "time",  "date-time", "uuid", "duration",
+                                      "hostname", "email", "ipv4",      "ipv6"};
 static const char *const formatted[][2] = {
     {"2000-02-29", "1999-12-31"},
     {"23:59:59Z", "00:00:00.125+01:30"},
     {"2024-02-29T12:00:00Z", "1900-02-28T01:02:03-08:00"},
-    {"01234567-89ab-cdef-0123-456789ABCDEF", "00000000-0000-0000-0000-000000000000"}};
+    {"01234567-89ab-cdef-0123-456789ABCDEF", "00000000-0000-0000-0000-000000000000"},
+    {"P1Y2M30DT23H59M1S", "PT36H"},
+    {"localhost", "a-b.Example.org"},
+    {"a.b_c@example.org", "x+y@a-1.b.cd"},
+    {"0.0.0.0", "255.249.199.10"},
+    {"2001:db8:0:0:0:FFFF:1:2", "0:0:0:0:0:0:0:1"}};
 static const char *const names[] = {"a", "ab", "b", "", "é", "q\"uote", "long name", "aa"};
 
 static json_t *random_schema(int depth);
@@ -364,6 +432,31 @@ static void check_text(const json_t *schema, span text)
                  value ? "" : cause.text);
     }
     json_decref(value);
+}
+
+/* Every format and pattern, many times. */
+static void formats_and_patterns(void **state)
+{
+    (void)state;
+    token_trie *t = json_tokens();
+    for (size_t i = 0; i < COUNT(formats) + COUNT(patterns); i++) {
+        bool is_format = i < COUNT(formats);
+        json_t *schema =
+            json_pack("{s:s}", is_format ? "format" : "pattern", is_format ? formats[i] : patterns[i - COUNT(formats)]);
+        grammar *g = grammar_of_schema(schema);
+        matcher *m;
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        for (int k = 0; k < 200; k++) {
+            buffer text = {0};
+            if (random_walk(m, NULL, &vocabulary, &seed, &text, 500, 0, 3))
+                check_text(schema, (span){text.data, text.size});
+            buffer_free(&text);
+        }
+        matcher_destroy(m);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    token_trie_destroy(t);
 }
 
 static void random_walks(void **state)
@@ -726,7 +819,7 @@ static void errors(void **state)
         {"{\"minimum\":2,\"maximum\":1,\"type\":\"integer\"}", "no number lies", HEARTH_FORMAT},
         {"{\"minimum\":0.5,\"type\":\"number\"}", "#: minimum: 0.5: of numbers only whole bounds", HEARTH_UNSUPPORTED},
         {"{\"exclusiveMinimum\":true}", "#: exclusiveMinimum: expected a number", HEARTH_FORMAT},
-        {"{\"format\":\"email\"}", "#: format: 'email' is not supported", HEARTH_UNSUPPORTED},
+        {"{\"format\":\"uri\"}", "#: format: 'uri' is not supported", HEARTH_UNSUPPORTED},
         {"{\"format\":\"int32\",\"type\":\"integer\"}", "#: format: only supported for strings", HEARTH_UNSUPPORTED},
         {"{\"propertyNames\":{\"maxLength\":3}}", "#: propertyNames: only supported", HEARTH_UNSUPPORTED},
         {"{\"pattern\":\"a\",\"maxLength\":3}", "#: pattern: not supported beside minLength", HEARTH_UNSUPPORTED},
@@ -825,6 +918,7 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(integers),
         cmocka_unit_test(limits),
+        cmocka_unit_test(formats_and_patterns),
         cmocka_unit_test(random_walks),
         cmocka_unit_test(documents),
         cmocka_unit_test(failing_allocations),

@@ -14,6 +14,18 @@
 #define HOUR "([01][0-9]|2[0-3])"
 #define TIME HOUR ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]" HOUR ":[0-5][0-9])"
 #define HEX  "[0-9a-fA-F]"
+/* Of names and addresses on the net only common ways of writing them. */
+#define LABEL    "[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?"
+#define ATOM     "[a-zA-Z0-9_+-]{1,20}"
+#define OCTET    "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#define COUNT    "[0-9]{1,4}"
+#define SECONDS  COUNT "S"
+#define MINUTES  COUNT "M(" SECONDS ")?"
+#define HOURS    COUNT "H(" MINUTES ")?"
+#define DAYS     COUNT "D"
+#define MONTHS   COUNT "M(" DAYS ")?"
+#define YEARS    COUNT "Y(" MONTHS ")?"
+#define DURATION "T(" HOURS "|" MINUTES "|" SECONDS ")" /* of a day; RFC 3339, appendix A */
 
 static const struct format {
     const char *name, *pattern;
@@ -22,6 +34,11 @@ static const struct format {
     {"time", "^" TIME "$"},
     {"date-time", "^" DATE "T" TIME "$"},
     {"uuid", "^" HEX "{8}(-" HEX "{4}){3}-" HEX "{12}$"},
+    {"duration", "^P((" DAYS "|" MONTHS "|" YEARS ")(" DURATION ")?|" DURATION "|" COUNT "W)$"},
+    {"hostname", "^" LABEL "(\\." LABEL "){0,4}$"},
+    {"email", "^" ATOM "(\\." ATOM "){0,2}@" LABEL "(\\." LABEL "){1,3}$"},
+    {"ipv4", "^" OCTET "(\\." OCTET "){3}$"},
+    {"ipv6", "^" HEX "{1,4}(:" HEX "{1,4}){7}$"},
 };
 
 static fragment escape(schema_compiler *c, char letter)
