@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define WIDE_BLANK "\xe2\x96\x81" /* U+2581 */
 
@@ -166,6 +167,30 @@ unsigned tokenizer_attributes(const tokenizer *t, int32_t id)
         return 0;
     const token *k = &t->vocabulary.tokens[id];
     return of_type[k->type] | (k->ends_answer ? (unsigned)HEARTH_TOKEN_ENDS_ANSWER : 0);
+}
+
+bool tokenizer_bytes(const tokenizer *t, int32_t id, buffer *out)
+{
+    const vocabulary *v = &t->vocabulary;
+    if (!is_id(t, id))
+        return true;
+    const token *k = &v->tokens[id];
+    if (k->type == TOKEN_CONTROL || k->type == TOKEN_UNKNOWN || k->type == TOKEN_UNUSED)
+        return true;
+    char spelled[PIECE_LIMIT];
+    span text = k->text;
+    if (k->type != TOKEN_USER_DEFINED)
+        text = (span){spelled, t->kind->spell(v, id, spelled)};
+    size_t begin = out->size;
+    for (size_t i = 0; i < text.size;) {
+        bool is_blank = text.size - i >= v->blank.size && memcmp(text.data + i, v->blank.data, v->blank.size) == 0;
+        if (!(is_blank ? buffer_put(out, " ", 1) : buffer_put(out, text.data + i, 1))) {
+            out->size = begin;
+            return false;
+        }
+        i += is_blank ? v->blank.size : 1;
+    }
+    return true;
 }
 
 bool encoding_add(encoding *e, int32_t id)

@@ -34,6 +34,9 @@ bool tokenizer_ends_answer(const tokenizer *t, int32_t id);
 span tokenizer_piece(const tokenizer *t, int32_t id);
 /* Returns its hearth_token_attributes; 0 for an id outside the vocabulary. */
 unsigned tokenizer_attributes(const tokenizer *t, int32_t id);
+/* Appends the bytes that a token adds in the midst of a text, which need not be whole characters; nothing for control
+ * tokens, the unknown one, unused ones, padding and ids outside the vocabulary. false: no memory. */
+bool tokenizer_bytes(const tokenizer *t, int32_t id, buffer *out);
 
 /* Turns text into ids. flags: hearth_text_flags. The caller frees *ids with mem_free; it is NULL where *count is 0.
  * User-defined tokens are always recognised in the text. Invalid UTF-8 becomes byte tokens (or the unknown token). */

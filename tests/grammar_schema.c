@@ -1,0 +1,927 @@
+/* grammar_schema.c - schemas against a small validator that shares nothing with them: what random walks write is valid,
+ * and valid documents that were made in another way are taken. Patterns are checked by PCRE2. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "../src/grammar/schema.h"
+
+#include "grammar_helpers.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <pcre2.h>
+#include <stdlib.h>
+
+static words vocabulary;
+
+static token_trie *json_tokens(void)
+{
+    /* The last are the ones that random walks prefer: those that end something. */
+    static const char *const texts[] = {
+        "{\"", "\": ", "\":",  ", \"", "[{\"",  "true",  "false", "null",     "12",
+        "00",  "0.5",  "e1",   "-1",   "2024-", "02-29", "T1",    "\xc3\xa9", "\xf0\x9f\x98\x80",
+        "\\u", "\\n",  "\\\"", "ab",   "aa",    "a\":",  "b\": ", "\"x",      "[]",
+        "{}",  "]}",   "\"}",  "}]",   "1",     "0",     "a",     "b",        ",",
+        ", ",  "\"",   "\",",  "\"]",  "}",     "]"};
+    words_begin(&vocabulary);
+    for (size_t i = 0; i < COUNT(texts); i++)
+        words_add(&vocabulary, texts[i]);
+    return words_end(&vocabulary);
+}
+
+/* ---- the validator */
+
+static bool is_valid(const json_t *root, const json_t *schema, const json_t *value);
+
+static bool has_type(const json_t *value, const char *type)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return strcmp(type, "object") == 0;
+    case JSON_ARRAY:
+        return strcmp(type, "array") == 0;
+    case JSON_STRING:
+        return strcmp(type, "string") == 0;
+    case JSON_NULL:
+        return strcmp(type, "null") == 0;
+    case JSON_INTEGER:
+        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
+    case JSON_REAL:
+        return strcmp(type, "number") == 0 ||
+               (strcmp(type, "integer") == 0 && floor(json_real_value(value)) == json_real_value(value));
+    default:
+        return strcmp(type, "boolean") == 0;
+    }
+}
+
+static bool is_same(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b) : json_equal(a, b);
+}
+
+static bool finds(const char *pattern, const char *text)
+{
+    int code;
+    size_t at;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
+    assert_non_null(compiled);
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(compiled, NULL);
+    int found = pcre2_match(compiled, (PCRE2_SPTR)text, strlen(text), 0, 0, data, NULL);
+    pcre2_match_data_free(data);
+    pcre2_code_free(compiled);
+    return found >= 0;
+}
+
+static bool is_date(const char *text)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int year, month, day, used = 0;
+    if (strlen(text) < 10 || sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day, &used) != 3 || used != 10)
+        return false;
+    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    return month >= 1 && month <= 12 && day >= 1 && day <= days[month - 1] + (month == 2 && leap);
+}
+
+static bool is_time(const char *text)
+{
+    int hour, minute, second, used = 0, zone_hour, zone_minute, zone_used = 0;
+    if (sscanf(text, "%2d:%2d:%2d%n", &hour, &minute, &second, &used) != 3 || used != 8 || hour > 23 || minute > 59 ||
+        second > 59)
+        return false;
+    text += used;
+    if (*text == '.') {
+        size_t digits = strspn(++text, "0123456789");
+        if (digits == 0)
+            return false;
+        text += digits;
+    }
+    if (strcmp(text, "Z") == 0)
+        return true;
+    return (*text == '+' || *text == '-') && sscanf(text + 1, "%2d:%2d%n", &zone_hour, &zone_minute, &zone_used) == 2 &&
+           zone_used == 5 && text[6] == 0 && zone_hour < 24 && zone_minute < 60;
+}
+
+static bool is_hostname(const char *text)
+{
+    for (size_t length; strlen(text) <= 253; text += length + 1) {
+        length = strcspn(text, ".");
+        if (length < 1 || length > 63 || text[0] == '-' || text[length - 1] == '-' ||
+            strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") < length)
+            return false;
+        if (text[length] == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_email(const char *text)
+{
+    const char *at = strchr(text, '@');
+    return at && at > text && text[0] != '.' && at[-1] != '.' && at - text <= 64 && !strstr(text, "..") &&
+           !strpbrk(text, " \"(),:;<>[]\\") && is_hostname(at + 1) && strchr(at, '.');
+}
+
+/* P, then numbers with units that get smaller one by one; T comes before those of a day. */
+static bool is_duration(const char *text)
+{
+    const char *units = "YMD", *last = NULL;
+    bool any = false;
+    if (*text++ != 'P')
+        return false;
+    if (text[strlen(text) - 1] == 'W')
+        return strspn(text, "0123456789") == strlen(text) - 1 && strlen(text) > 1;
+    while (*text) {
+        if (*text == 'T' && units[0] == 'Y') {
+            units = "HMS";
+            last = NULL;
+            any = false;
+            text++;
+        }
+        size_t digits = strspn(text, "0123456789");
+        const char *unit = digits > 0 && text[digits] ? strchr(units, text[digits]) : NULL;
+        if (!unit || (last && unit != last + 1))
+            return false;
+        last = unit;
+        any = true;
+        text += digits + 1;
+    }
+    return any;
+}
+
+static bool is_address(int family, const char *text)
+{
+    unsigned char address[16];
+    return inet_pton(family, text, address) == 1;
+}
+
+static bool has_format(const char *format, const char *text)
+{
+    if (strcmp(format, "date") == 0)
+        return is_date(text) && strlen(text) == 10;
+    if (strcmp(format, "time") == 0)
+        return is_time(text);
+    if (strcmp(format, "date-time") == 0)
+        return is_date(text) && text[10] == 'T' && is_time(text + 11);
+    if (strcmp(format, "duration") == 0)
+        return is_duration(text);
+    if (strcmp(format, "hostname") == 0)
+        return is_hostname(text);
+    if (strcmp(format, "email") == 0)
+        return is_email(text);
+    if (strncmp(format, "ipv", 3) == 0)
+        return is_address(format[3] == '4' ? AF_INET : AF_INET6, text);
+    assert_string_equal(format, "uuid");
+    return finds("^[[:xdigit:]]{8}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{12}\\z", text);
+}
+
+static bool string_fits(const json_t *schema, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    const json_t *limit;
+    long length = 0;
+    for (const char *t = text; *t; t++)
+        length += (*t & 0xC0) != 0x80;
+    return (!(limit = json_object_get(schema, "minLength")) || length >= json_integer_value(limit)) &&
+           (!(limit = json_object_get(schema, "maxLength")) || length <= json_integer_value(limit)) &&
+           (!(limit = json_object_get(schema, "pattern")) || finds(json_string_value(limit), text)) &&
+           (!(limit = json_object_get(schema, "format")) || has_format(json_string_value(limit), text));
+}
+
+static bool number_fits(const json_t *schema, const json_t *value)
+{
+    const json_t *limit;
+    double n = json_number_value(value);
+    return (!(limit = json_object_get(schema, "minimum")) || n >= json_number_value(limit)) &&
+           (!(limit = json_object_get(schema, "maximum")) || n <= json_number_value(limit)) &&
+           (!(limit = json_object_get(schema, "exclusiveMinimum")) || n > json_number_value(limit)) &&
+           (!(limit = json_object_get(schema, "exclusiveMaximum")) || n < json_number_value(limit));
+}
+
+static bool array_fits(const json_t *root, const json_t *schema, const json_t *value)
+{
+    const json_t *limit, *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    size_t count = json_array_size(value);
+    if (((limit = json_object_get(schema, "minItems")) && count < (size_t)json_integer_value(limit)) ||
+        ((limit = json_object_get(schema, "maxItems")) && count > (size_t)json_integer_value(limit)))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;
+        if (one && !is_valid(root, one, json_array_get(value, i)))
+            return false;
+    }
+    return true;
+}
+
+static bool object_fits(const json_t *root, const json_t *schema, const json_t *value)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    const char *name;
+    json_t *member;
+    for (size_t i = 0; i < json_array_size(required); i++)
+        if (!json_object_get(value, json_string_value(json_array_get(required, i))))
+            return false;
+    json_object_foreach((json_t *)value, name, member)
+    {
+        const json_t *one = json_object_get(properties, name);
+        one = one ? one : additional;
+        if (one && !is_valid(root, one, member))
+            return false;
+    }
+    return true;
+}
+
+static size_t count_valid(const json_t *root, const json_t *list, const json_t *value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        count += is_valid(root, json_array_get(list, i), value);
+    return count;
+}
+
+static bool is_valid(const json_t *root, const json_t *schema, const json_t *value)
+{
+    if (json_is_boolean(schema))
+        return json_is_true(schema);
+    const json_t *k;
+    if ((k = json_object_get(schema, "$ref"))) {
+        const char *text = json_string_value(k);
+        const json_t *target =
+            strcmp(text, "#") == 0 ? root : json_object_get(json_object_get(root, "$defs"), text + 8);
+        if (!is_valid(root, target, value))
+            return false;
+    }
+    if ((k = json_object_get(schema, "type"))) {
+        bool any = json_is_string(k) && has_type(value, json_string_value(k));
+        for (size_t i = 0; i < json_array_size(k); i++)
+            any = any || has_type(value, json_string_value(json_array_get(k, i)));
+        if (!any)
+            return false;
+    }
+    if ((k = json_object_get(schema, "enum"))) {
+        bool any = false;
+        for (size_t i = 0; i < json_array_size(k); i++)
+            any = any || is_same(json_array_get(k, i), value);
+        if (!any)
+            return false;
+    }
+    if ((k = json_object_get(schema, "const")) && !is_same(k, value))
+        return false;
+    if ((k = json_object_get(schema, "anyOf")) && count_valid(root, k, value) == 0)
+        return false;
+    if ((k = json_object_get(schema, "oneOf")) && count_valid(root, k, value) != 1)
+        return false;
+    if ((k = json_object_get(schema, "allOf")) && count_valid(root, k, value) != json_array_size(k))
+        return false;
+    return (!json_is_string(value) || string_fits(schema, value)) &&
+           (!json_is_number(value) || number_fits(schema, value)) &&
+           (!json_is_array(value) || array_fits(root, schema, value)) &&
+           (!json_is_object(value) || object_fits(root, schema, value));
+}
+
+/* ---- random schemas and documents */
+
+static uint64_t seed = 3;
+
+static int below(int n)
+{
+    return (int)(random_next(&seed) % (uint64_t)n);
+}
+
+static const char *const patterns[] = {"^[a-c]+$",         "^\\d{2,4}-\\w*$", "x|^(yes|no)$",
+                                       "^[^a-y\\s]{1,3}$", "^.?\"\\\\$",      "é+"};
+static const char *const matching[][2] = {{"abc", "c"},   {"123-a_Z", "00-"}, {"yes", "axb"},
+                                          {"z", "!\"\\"}, {"\"\\", "é\"\\"},  {"é", "xéé\ny"}};
+static const char *const formats[] = {"date",     "time",  "date-time", "uuid", "duration",
+                                      "hostname", "email", "ipv4",      "ipv6"};
+static const char *const formatted[][2] = {
+    {"2000-02-29", "1999-12-31"},
+    {"23:59:59Z", "00:00:00.125+01:30"},
+    {"2024-02-29T12:00:00Z", "1900-02-28T01:02:03-08:00"},
+    {"01234567-89ab-cdef-0123-456789ABCDEF", "00000000-0000-0000-0000-000000000000"},
+    {"P1Y2M30DT23H59M1S", "PT36H"},
+    {"localhost", "a-b.Example.org"},
+    {"a.b_c@example.org", "x+y@a-1.b.cd"},
+    {"0.0.0.0", "255.249.199.10"},
+    {"2001:db8:0:0:0:FFFF:1:2", "0:0:0:0:0:0:0:1"}};
+static const char *const names[] = {"a", "ab", "b", "", "é", "q\"uote", "long name", "aa"};
+
+static json_t *random_schema(int depth);
+
+static json_t *random_string_schema(void)
+{
+    int least = below(4);
+    switch (below(5)) {
+    case 0:
+        return json_pack("{s:s,s:i,s:i}", "type", "string", "minLength", least, "maxLength", least + below(5));
+    case 1:
+        return json_pack("{s:s,s:s}", "type", "string", "pattern", patterns[below(COUNT(patterns))]);
+    case 2:
+        return json_pack("{s:s,s:s}", "type", "string", "format", formats[below(COUNT(formats))]);
+    case 3:
+        return json_pack("{s:i}", "minLength", least);
+    default:
+        return json_pack("{s:s,s:s}", "type", "string", "description", "a text");
+    }
+}
+
+static json_t *random_number_schema(void)
+{
+    json_t *schema = json_pack("{s:s}", "type", below(2) ? "integer" : "number");
+    int low = below(2000) - 1000, high = low + 2 + below(below(2) ? 5 : 3000);
+    if (below(3))
+        json_object_set_new(schema, below(2) ? "minimum" : "exclusiveMinimum", json_integer(low));
+    if (below(3))
+        json_object_set_new(schema, below(2) ? "maximum" : "exclusiveMaximum", json_integer(high));
+    return schema;
+}
+
+static json_t *random_object_schema(int depth)
+{
+    json_t *properties = json_object(), *required = json_array();
+    json_t *schema = json_pack("{s:s,s:o,s:o}", "type", "object", "properties", properties, "required", required);
+    for (int i = below(5); i > 0; i--) {
+        const char *name = names[below(COUNT(names))];
+        if (json_object_get(properties, name))
+            continue;
+        json_object_set_new(properties, name, random_schema(depth - 1));
+        if (below(2))
+            json_array_append_new(required, json_string(name));
+    }
+    if (below(3) == 0)
+        json_object_set_new(schema, "additionalProperties", below(2) ? json_false() : random_schema(depth - 1));
+    return schema;
+}
+
+static json_t *random_array_schema(int depth)
+{
+    json_t *schema = json_pack("{s:s}", "type", "array");
+    int least = below(3);
+    if (below(3))
+        json_object_set_new(schema, "items", random_schema(depth - 1));
+    if (below(3) == 0)
+        json_object_set_new(schema, "prefixItems",
+                            json_pack("[o,o]", random_schema(depth - 1), random_schema(depth - 1)));
+    if (below(2))
+        json_object_set_new(schema, "minItems", json_integer(least));
+    if (below(2))
+        json_object_set_new(schema, "maxItems", json_integer(least + below(3)));
+    return schema;
+}
+
+static json_t *random_schema(int depth)
+{
+    switch (below(depth > 0 ? 13 : 7)) {
+    case 0:
+        return json_pack("{s:s}", "type", below(2) ? "boolean" : "null");
+    case 1:
+    case 2:
+        return random_string_schema();
+    case 3:
+    case 4:
+        return random_number_schema();
+    case 5:
+        return json_pack("{s:[s,i,f,n]}", "enum", "one", -2, 2.5);
+    case 6:
+        return below(2) ? json_pack("{s:s}", "const", "né\n") : json_pack("{s:[s,s]}", "type", "integer", "null");
+    case 7:
+    case 8:
+        return random_object_schema(depth);
+    case 9:
+        return random_array_schema(depth);
+    case 10:
+        return json_pack("{s:[o,o]}", "anyOf", random_schema(depth - 1), random_schema(depth - 1));
+    case 11:
+        return json_pack("{s:[{s:s},{s:s,s:{s:{s:s}},s:[s]},{s:s,s:{s:{s:s}},s:[s]}]}", "oneOf", "type", "number",
+                         "type", "object", "properties", "k", "const", "x", "required", "k", "type", "object",
+                         "properties", "k", "const", "y", "required", "k");
+    default:
+        return below(3) ? json_pack("{s:s}", "$ref", "#/$defs/tree") : below(2) ? json_object() : json_true();
+    }
+}
+
+static json_t *with_definitions(json_t *schema)
+{
+    json_t *tree = json_pack("{s:s,s:{s:{s:s},s:{s:s,s:{s:s}}},s:[s]}", "type", "object", "properties", "v", "type",
+                             "integer", "sub", "type", "array", "items", "$ref", "#/$defs/tree", "required", "v");
+    if (json_is_object(schema))
+        json_object_set_new(schema, "$defs", json_pack("{s:o}", "tree", tree));
+    else
+        json_decref(tree);
+    return schema;
+}
+
+/* ---- */
+
+static grammar *grammar_of_schema(const json_t *schema)
+{
+    grammar *g = NULL;
+    hearth_error error = {0};
+    if (schema_compile(&g, schema, &error) != HEARTH_OK) {
+        char *text = json_dumps(schema, JSON_ENCODE_ANY);
+        fail_msg("%s: %s", text, error.text);
+    }
+    return g;
+}
+
+static void check_text(const json_t *schema, span text)
+{
+    json_error_t cause;
+    json_t *value = json_loadb(text.data, text.size, JSON_DECODE_ANY, &cause);
+    if (!value || !is_valid(schema, schema, value)) {
+        char *shown = json_dumps(schema, JSON_ENCODE_ANY);
+        fail_msg("%s: '%.*s' is not valid%s%s", shown, (int)text.size, text.data, value ? "" : ": ",
+                 value ? "" : cause.text);
+    }
+    json_decref(value);
+}
+
+/* Every format and pattern, many times. */
+static void formats_and_patterns(void **state)
+{
+    (void)state;
+    token_trie *t = json_tokens();
+    for (size_t i = 0; i < COUNT(formats) + COUNT(patterns); i++) {
+        bool is_format = i < COUNT(formats);
+        json_t *schema =
+            json_pack("{s:s}", is_format ? "format" : "pattern", is_format ? formats[i] : patterns[i - COUNT(formats)]);
+        grammar *g = grammar_of_schema(schema);
+        matcher *m;
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        for (int k = 0; k < 200; k++) {
+            buffer text = {0};
+            if (random_walk(m, NULL, &vocabulary, &seed, &text, 500, 0, 3))
+                check_text(schema, (span){text.data, text.size});
+            buffer_free(&text);
+        }
+        matcher_destroy(m);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    token_trie_destroy(t);
+}
+
+static void random_walks(void **state)
+{
+    (void)state;
+    token_trie *t = json_tokens();
+    size_t ended = 0, all = 0;
+    for (int round = 0; round < 1000; round++) {
+        json_t *schema = with_definitions(random_schema(3));
+        grammar *g = NULL;
+        hearth_error error = {0};
+        hearth_status status = schema_compile(&g, schema, &error);
+        if (status != HEARTH_OK) { /* bounds without a number between, or more prefixItems than maxItems allow */
+            char *shown = json_dumps(schema, JSON_ENCODE_ANY);
+            if (!strstr(error.text, "no number lies") && !strstr(error.text, "no array has"))
+                fail_msg("%s: %s", shown, error.text);
+            free(shown);
+            json_decref(schema);
+            continue;
+        }
+        matcher *m, *other;
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        assert_int_equal(matcher_create(&other, g, t, NULL), HEARTH_OK);
+        for (int k = 0; k < 3; k++) {
+            buffer text = {0};
+            bool checks = round % 50 == 0 && k == 0;
+            all++;
+            if (random_walk(m, other, &vocabulary, &seed, &text, checks ? 30 : 300, checks ? 5 : 0, 3)) {
+                ended++;
+                check_text(schema, (span){text.data, text.size});
+            }
+            buffer_free(&text);
+        }
+        matcher_destroy(m);
+        matcher_destroy(other);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    print_message("%zu of %zu walks came to an end\n", ended, all);
+    assert_true(ended > all / 2);
+    token_trie_destroy(t);
+}
+
+/* ---- documents made of schemas, as another program would write them */
+
+static json_t *document(const json_t *schema, int depth);
+
+static json_t *any_document(int depth)
+{
+    static const char *const texts[] = {"", "a", "é\"\\\n\t", "\xf0\x9f\x98\x80", "\x01/"};
+    switch (below(depth > 0 ? 8 : 5)) {
+    case 0:
+        return json_null();
+    case 1:
+        return json_boolean(below(2));
+    case 2:
+        return json_integer((json_int_t)(random_next(&seed) >> below(60) >> 5));
+    case 3:
+        return json_real((below(2000) - 1000) / 8.0 + 0.0625);
+    case 4:
+        return json_string(texts[below(COUNT(texts))]);
+    case 5:
+        return json_array();
+    case 6:
+        return json_pack("[o,o]", any_document(depth - 1), any_document(depth - 1));
+    default:
+        return json_pack("{s:o,s:o}", names[below(3)], any_document(depth - 1), names[3 + below(3)],
+                         any_document(depth - 1));
+    }
+}
+
+static json_t *string_document(const json_t *schema)
+{
+    static const char *const letters[] = {"a", "é", "\xf0\x9f\x98\x80", "\"", "\n", "\x02", "\x7f"};
+    const char *pattern = json_string_value(json_object_get(schema, "pattern"));
+    const char *format = json_string_value(json_object_get(schema, "format"));
+    for (size_t i = 0; pattern && i < COUNT(patterns); i++)
+        if (strcmp(pattern, patterns[i]) == 0)
+            return json_string(matching[i][below(2)]);
+    for (size_t i = 0; format && i < COUNT(formats); i++)
+        if (strcmp(format, formats[i]) == 0)
+            return json_string(formatted[i][below(2)]);
+    int least = (int)json_integer_value(json_object_get(schema, "minLength"));
+    const json_t *limit = json_object_get(schema, "maxLength");
+    int most = limit ? (int)json_integer_value(limit) : least + 5, count = least + below(most - least + 1);
+    char text[64] = "";
+    while (count-- > 0)
+        strcat(text, letters[below(COUNT(letters))]);
+    return json_string(text);
+}
+
+/* Tries numbers until one fits; NULL: none was found. */
+static json_t *number_document(const json_t *schema, bool integer)
+{
+    for (int i = 0; i < 5000; i++) {
+        int n = below(2) ? below(8400) - 4200 : below(80) - 40;
+        json_t *value = integer || below(2) ? json_integer(n) : json_real(n + 0.25 * (1 + below(3)));
+        if (number_fits(schema, value))
+            return value;
+        json_decref(value);
+    }
+    return NULL;
+}
+
+static json_t *object_document(const json_t *schema, int depth)
+{
+    const char *name;
+    json_t *member, *all = json_object();
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    const json_t *required = json_object_get(schema, "required");
+    json_object_foreach(json_object_get(schema, "properties"), name, member)
+    {
+        bool must = false;
+        for (size_t i = 0; i < json_array_size(required); i++)
+            must = must || strcmp(json_string_value(json_array_get(required, i)), name) == 0;
+        if (!must && below(2))
+            continue;
+        json_t *value = document(member, depth - 1);
+        if (!value) {
+            json_decref(all);
+            return NULL;
+        }
+        json_object_set_new(all, name, value);
+    }
+    for (int i = json_is_object(additional) || json_is_true(additional) ? below(3) : 0; i > 0; i--) {
+        static const char *const others[] = {"other", "a ", "abc", "éé"};
+        json_t *value = document(additional, depth - 1);
+        if (value)
+            json_object_set_new(all, others[below(COUNT(others))], value);
+    }
+    return all;
+}
+
+static json_t *array_document(const json_t *schema, int depth)
+{
+    const json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    const json_t *limit = json_object_get(schema, "maxItems");
+    int first = (int)json_array_size(prefix), least = (int)json_integer_value(json_object_get(schema, "minItems"));
+    int most = least + 3;
+    if (prefix && !items && least <= first && most > first)
+        most = first; /* nothing comes behind them then */
+    if (limit && json_integer_value(limit) < most)
+        most = (int)json_integer_value(limit);
+    if (json_is_false(items) && most > first)
+        most = first;
+    json_t *all = json_array();
+    for (int i = 0, count = least + below(most - least + 1); i < count; i++) {
+        json_t *value = i < first ? document(json_array_get(prefix, (size_t)i), depth - 1)
+                        : items   ? document(items, depth - 1)
+                                  : any_document(1);
+        if (!value) {
+            json_decref(all);
+            return NULL;
+        }
+        json_array_append_new(all, value);
+    }
+    return all;
+}
+
+/* A valid document of a random schema, with properties in the schema's order; NULL: none was found. */
+static json_t *document(const json_t *schema, int depth)
+{
+    const json_t *k, *type = json_object_get(schema, "type");
+    if (json_is_true(schema) || !json_is_object(schema))
+        return any_document(2);
+    if ((k = json_object_get(schema, "$ref")))
+        return json_pack("{s:i,s:[{s:i}]}", "v", below(100), "sub", "v", -below(9));
+    if ((k = json_object_get(schema, "enum")))
+        return json_copy(json_array_get(k, (size_t)below((int)json_array_size(k))));
+    if ((k = json_object_get(schema, "const")))
+        return json_copy((json_t *)k);
+    if ((k = json_object_get(schema, "anyOf")) || (k = json_object_get(schema, "oneOf")))
+        return document(json_array_get(k, (size_t)below((int)json_array_size(k))), depth);
+    if (json_is_array(type))
+        return below(2) ? json_null() : json_integer(below(1000));
+    const char *name = json_string_value(type);
+    if (!name && json_object_get(schema, "minLength"))
+        name = "string";
+    if (!name)
+        return any_document(2);
+    if (strcmp(name, "object") == 0)
+        return object_document(schema, depth);
+    if (strcmp(name, "array") == 0)
+        return array_document(schema, depth);
+    if (strcmp(name, "string") == 0)
+        return string_document(schema);
+    if (strcmp(name, "boolean") == 0)
+        return json_boolean(below(2));
+    return strcmp(name, "null") == 0 ? json_null() : number_document(schema, strcmp(name, "integer") == 0);
+}
+
+static void documents(void **state)
+{
+    (void)state;
+    token_trie *t = json_tokens();
+    size_t tried = 0;
+    for (int round = 0; round < 1000; round++) {
+        json_t *schema = with_definitions(random_schema(3));
+        grammar *g = NULL;
+        matcher *m;
+        if (schema_compile(&g, schema, NULL) != HEARTH_OK) { /* as above */
+            json_decref(schema);
+            continue;
+        }
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        for (int k = 0; k < 4; k++) {
+            json_t *value = document(schema, 3);
+            if (!value)
+                continue;
+            assert_true(is_valid(schema, schema, value));
+            char *text = json_dumps(value, JSON_ENCODE_ANY | (k % 2 ? JSON_COMPACT : 0));
+            tried++;
+            if (!follows(m, span_of(text)) || !matcher_can_end(m)) {
+                char *shown = json_dumps(schema, JSON_ENCODE_ANY);
+                fail_msg("%s: %s is refused", shown, text);
+            }
+            free(text);
+            json_decref(value);
+        }
+        matcher_destroy(m);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    print_message("%zu documents\n", tried);
+    assert_true(tried > 2000);
+    token_trie_destroy(t);
+}
+
+/* Every integer around random bounds. */
+static void integers(void **state)
+{
+    (void)state;
+    token_trie *t = json_tokens();
+    for (int round = 0; round < 200; round++) {
+        int low = below(below(2) ? 3000 : 30) - below(below(2) ? 3000 : 30), high = low + below(below(2) ? 4000 : 40);
+        json_t *schema = json_pack("{s:s,s:i,s:f}", "type", "integer", "minimum", low, "maximum", high + 0.5);
+        grammar *g = grammar_of_schema(schema);
+        matcher *m;
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        for (int n = -8000; n <= 8000; n += abs(n - low) < 20 || abs(n - high) < 20 ? 1 : 7) {
+            char text[16];
+            snprintf(text, sizeof text, "%d", n);
+            assert_int_equal(follows(m, span_of(text)) && matcher_can_end(m), n >= low && n <= high);
+        }
+        matcher_destroy(m);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    token_trie_destroy(t);
+}
+
+static void meanings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema;
+        const char *is[6], *is_not[6];
+    } rows[] = {
+        {"{}", {"{\"a\": [1,-2.5e3]}", "null", "\"\""}, {"", " 1", "{\"a\":  1}", "01", "\"\n\"", "[1,]"}},
+        {"true", {"1"}, {"1 "}},
+        {"{\"type\":\"string\"}",
+         {"\"\\u00e9\\ud83d\\ude00\\/\"", "\"\\uD7FF\\uE000\"", "\"\x7f\""},
+         {"\"\\u0000\"", "\"\\ud83d\"", "\"\\ude00\"", "\"\\x\"", "\"\xc0\x80\"", "\"\xff\""}},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":true},\"required\":[\"b\"]}",
+         {"{\"b\":1}", "{\"a\": null, \"b\": []}"},
+         {"{}", "{\"a\":null}", "{\"b\":1,\"a\":null}", "{\"b\":1,\"c\":1}", "{,\"b\":1}", "{\"a\":1,\"b\":1}"}},
+        {"{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3}}}",
+         {"{}", "{\"a\":1}", "{\"c\":3}", "{\"a\":1,\"c\":3}", "{\"b\":2, \"c\":3}"},
+         {"{\"a\":1,}", "{\"c\":3,\"a\":1}", "{\"a\":1\"b\":2}"}},
+        {"{\"properties\":{\"ab\":true,\"a\":true},\"additionalProperties\":{\"type\":\"integer\"}}",
+         {"{\"x\":1}", "{\"abc\":1}", "{\"a\":\"\",\"\":5}", "{\"b\":1,\"b\":2}"},
+         {"{\"x\":\"\"}", "{\"x\":1,\"a\":1}", "{\"x\":1,\"ab\":1}", "{\"\\u0061\":1.5}"}},
+        {"{\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{\"type\":\"null\"}}",
+         {"{\"a\":null}"},
+         {"{\"a\":1}"}},
+        {"{\"required\":[\"z\"]}", {"{\"z\":1}"}, {"{}"}},
+        {"{\"type\":\"object\",\"additionalProperties\":false}", {"{}"}, {"{\"a\":1}"}},
+        {"{\"items\":{\"type\":\"integer\"},\"prefixItems\":[{\"type\":\"null\"}],\"minItems\":1,\"maxItems\":3}",
+         {"[null]", "[null,1]", "[null, 1, 2]"},
+         {"[]", "[1]", "[null,1,2,3]"}},
+        {"{\"prefixItems\":[{\"const\":1},{\"const\":2}]}", {"[]", "[1]", "[1,2]"}, {"[2]", "[1,2,3]"}},
+        {"{\"type\":\"number\",\"minimum\":0,\"exclusiveMaximum\":2}",
+         {"0", "1.999", "0.0", "1"},
+         {"2", "2.0", "-0.1", "-0", "1e0"}},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":-1,\"maximum\":1}",
+         {"-0.999", "1", "1.00", "0.5"},
+         {"-1", "-1.0", "1.01"}},
+        {"{\"exclusiveMinimum\":5,\"exclusiveMaximum\":7,\"type\":\"integer\"}", {"6"}, {"5", "7", "6.0"}},
+        {"{\"enum\":[1,\"a\",null],\"type\":[\"string\",\"null\"]}", {"\"a\"", "null"}, {"1"}},
+        {"{\"const\":{\"a\":[1,0.1]}}", {"{\"a\":[1,0.1]}"}, {"{}"}},
+        {"{\"enum\":[0.1]}", {"0.1"}, {"0.10000000000000001"}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"$ref\":\"#/$defs/b\"}],"
+         "\"$defs\":{\"b\":{\"properties\":{\"b\":{\"const\":2}}}}}",
+         {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
+         {"{\"b\":2}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":true},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":["
+         "\"b\"]}]}",
+         {"{\"a\":1}", "{\"b\":1}", "{\"a\":1,\"b\":1}"},
+         {"{}"}},
+        {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", {"1", "\"\""}, {"null"}},
+        {"{\"oneOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{\"b\":{\"const\":1}}"
+         ","
+         "\"required\":[\"b\"]}]}",
+         {"{\"a\":1}", "{\"b\":1}"},
+         {"{\"a\":1,\"b\":1}", "{}"}},
+        {"{\"properties\":{\"next\":{\"$ref\":\"#\"}},\"additionalProperties\":false}",
+         {"{}", "{\"next\":{\"next\":{}}}"},
+         {"{\"next\":1}"}},
+        {"{\"pattern\":\"^a\"}", {"\"a\"", "\"ab\\n\""}, {"\"ba\"", "\"\""}},
+        {"{\"pattern\":\"^(?:a|b\\\\.)[\\\\]\\\\d-]{2}?$\"}", {"\"a1-\"", "\"b.]]\""}, {"\"a1\"", "\"bx11\""}},
+        {"{\"pattern\":\"^[^\\\\s\\\\D]\\\\W\\\\S$\"}",
+         {"\"1-\xc3\xa9\""},
+         {"\"\xd9\xa3-a\"", "\"1\xc3\xa9z\"", "\"1-\xc2\xa0\"", "\"a-a\""}},
+        {"{\"pattern\":\"^[^\\\\d]$\"}", {"\"a\""}, {"\"\xd9\xa3\"", "\"1\""}},
+        {"{\"format\":\"date\"}",
+         {"\"2000-02-29\""},
+         {"\"1900-02-29\"", "\"2001-02-29\"", "\"2001-04-31\"", "\"2001-1-1\""}},
+        {"{\"$defs\":{\"a/b~\":{\"const\":1}},\"$ref\":\"#/$defs/a~1b~0\"}", {"1"}, {"2"}},
+    };
+    token_trie *t = json_tokens();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        json_t *schema = json_loads(rows[i].schema, JSON_DECODE_ANY, NULL);
+        grammar *g = grammar_of_schema(schema);
+        matcher *m;
+        assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+        for (size_t k = 0; k < COUNT(rows[i].is) && rows[i].is[k]; k++)
+            if (!follows(m, span_of(rows[i].is[k])) || !matcher_can_end(m))
+                fail_msg("%s: %s is refused", rows[i].schema, rows[i].is[k]);
+        for (size_t k = 0; k < COUNT(rows[i].is_not) && rows[i].is_not[k]; k++)
+            if (follows(m, span_of(rows[i].is_not[k])) && matcher_can_end(m))
+                fail_msg("%s: %s is accepted", rows[i].schema, rows[i].is_not[k]);
+        matcher_destroy(m);
+        grammar_destroy(g);
+        json_decref(schema);
+    }
+    token_trie_destroy(t);
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *error;
+        hearth_status status;
+    } rows[] = {
+        {"{\"properties\":{\"a\":{\"multipleOf\":3}}}", "#/properties/a: multipleOf: this keyword", HEARTH_UNSUPPORTED},
+        {"{\"items\":{\"uniqueItems\":true}}", "#/items: uniqueItems", HEARTH_UNSUPPORTED},
+        {"{\"anyOf\":[true,{\"not\":{}}]}", "#/anyOf/1: not", HEARTH_UNSUPPORTED},
+        {"{\"properties\":{\"a/b\":3}}", "#/properties/a~1b: expected a schema", HEARTH_FORMAT},
+        {"[1]", "#: expected a schema", HEARTH_FORMAT},
+        {"{\"type\":\"text\"}", "#: type: expected names of types", HEARTH_FORMAT},
+        {"{\"type\":[]}", "#: type: expected names", HEARTH_FORMAT},
+        {"{\"enum\":[]}", "no value fits", HEARTH_FORMAT},
+        {"{\"enum\":[1],\"type\":\"string\"}", "no value fits", HEARTH_FORMAT},
+        {"{\"enum\":[1],\"minimum\":0}", "#: minimum: not supported beside enum", HEARTH_UNSUPPORTED},
+        {"{\"items\":false,\"minItems\":1}", "#: minItems: no array has", HEARTH_FORMAT},
+        {"{\"minLength\":3,\"maxLength\":2}", "#: minLength: no string has", HEARTH_FORMAT},
+        {"{\"maxLength\":-1}", "#: maxLength: expected a number", HEARTH_FORMAT},
+        {"{\"maxLength\":1000000}", "#: maxLength: 1000000 is more", HEARTH_UNSUPPORTED},
+        {"{\"minimum\":2,\"maximum\":1,\"type\":\"integer\"}", "no number lies", HEARTH_FORMAT},
+        {"{\"minimum\":0.5,\"type\":\"number\"}", "#: minimum: 0.5: of numbers only whole bounds", HEARTH_UNSUPPORTED},
+        {"{\"exclusiveMinimum\":true}", "#: exclusiveMinimum: expected a number", HEARTH_FORMAT},
+        {"{\"format\":\"uri\"}", "#: format: 'uri' is not supported", HEARTH_UNSUPPORTED},
+        {"{\"format\":\"int32\",\"type\":\"integer\"}", "#: format: only supported for strings", HEARTH_UNSUPPORTED},
+        {"{\"propertyNames\":{\"maxLength\":3}}", "#: propertyNames: only supported", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"a\",\"maxLength\":3}", "#: pattern: not supported beside minLength", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"(?=a)\"}", "#: pattern: character 2 of '(?=a)': this kind of group", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"\\\\bx\"}", "this escape is not supported", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"a^\"}", "anchors within", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"a)\"}", "what it would close", HEARTH_UNSUPPORTED},
+        {"{\"pattern\":\"a**\"}", "expected something to match", HEARTH_UNSUPPORTED},
+        {"{\"$ref\":\"#/$defs/x\"}", "#: $ref: '#/$defs/x' is nothing", HEARTH_UNSUPPORTED},
+        {"{\"$ref\":\"http://example.org\"}", "is nothing in this schema", HEARTH_UNSUPPORTED},
+        {"{\"items\":{\"$id\":\"x\"}}", "#/items: $id: only supported at the top", HEARTH_UNSUPPORTED},
+        {"{\"$ref\":\"#\"}", "'#' calls itself", HEARTH_FORMAT},
+        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "'#' can never end", HEARTH_FORMAT},
+        {"{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "#: oneOf: alternatives 0 and 1",
+         HEARTH_UNSUPPORTED},
+        {"{\"required\":[\"a\"],\"additionalProperties\":false}", "#: required: 'a'", HEARTH_FORMAT},
+        {"{\"properties\":{\"a\":false},\"required\":[\"a\"]}", "#/properties/a: no value fits", HEARTH_FORMAT},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"a\":{\"type\":\"null\"}}}]}",
+         "#: allOf: property 'a'", HEARTH_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        grammar *g = NULL;
+        hearth_error error = {0};
+        long live = mem_live();
+        hearth_status status = schema_parse(&g, span_of(rows[i].schema), &error);
+        if (status != rows[i].status || !strstr(error.text, rows[i].error))
+            fail_msg("%s: status %d, '%s', expected %d, '%s'", rows[i].schema, status, error.text, rows[i].status,
+                     rows[i].error);
+        assert_int_equal(mem_live(), live);
+    }
+}
+
+/* Schemas with more of something than is read: each row is repeated so often within the head and the tail. */
+static void limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head, *row, *tail, *error;
+        int count;
+    } rows[] = {
+        {"{\"properties\":{", "\"p%d\":{},", "\"x\":{}}}", "#: properties: more than 1024", 1024},
+        {"{\"required\":[", "\"p%d\",", "\"x\"]}", "#: required: more than 1024", 1024},
+        {"{\"oneOf\":[", "{\"const\":%d},", "{\"const\":-1}]}", "#: oneOf: more than 32", 32},
+        {"{\"allOf\":[", "{\"title\":\"%d\"},", "{}]}", "#: allOf: more than 32", 32},
+        {"{\"anyOf\":[", "{\"maxLength\":%d},", "{}]}", "the grammar is too large", 3000},
+        {"{\"items\":", "{\"title\":\"%d\",\"items\":", "{", "more than 64 schemas in each other", 64},
+        {"{\"items\":[", "%d,", "0]}", "#: items: a list is not supported", 1},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        grammar *g = NULL;
+        hearth_error error = {0};
+        buffer text = {0};
+        assert_true(buffer_put(&text, rows[i].head, strlen(rows[i].head)));
+        for (int k = 0; k < rows[i].count; k++) {
+            char row[64];
+            snprintf(row, sizeof row, rows[i].row, k);
+            assert_true(buffer_put(&text, row, strlen(row)));
+        }
+        assert_true(buffer_put(&text, rows[i].tail, strlen(rows[i].tail)));
+        for (int k = 0; k < rows[i].count + 2 && rows[i].tail[0] == '{' && rows[i].tail[1] == 0; k++)
+            assert_true(buffer_put(&text, "}", 1));
+        hearth_status status = schema_parse(&g, (span){text.data, text.size}, &error);
+        if (status == HEARTH_OK || !strstr(error.text, rows[i].error))
+            fail_msg("row %zu: status %d, '%s', expected '%s'", i, status, error.text, rows[i].error);
+        assert_int_equal(status, HEARTH_UNSUPPORTED);
+        buffer_free(&text);
+    }
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"},\"b\":{\"pattern\":\"^[a-c]{3}|d\"}},"
+                               "\"additionalProperties\":{\"type\":[\"integer\",\"array\"],\"minimum\":-70},"
+                               "\"$defs\":{\"x\":{\"anyOf\":[{\"const\":1},{\"minLength\":1}]}}}";
+    hearth_status status = HEARTH_NO_MEMORY;
+    long live = mem_live();
+    for (long n = 0; status != HEARTH_OK; n++) {
+        grammar *g = NULL;
+        hearth_error error = {0};
+        mem_fail_at(n);
+        status = schema_parse(&g, span_of(text), &error);
+        mem_fail_at(-1);
+        if (status != HEARTH_OK)
+            assert_int_equal(status, HEARTH_NO_MEMORY);
+        assert_int_equal(status == HEARTH_OK, error.text[0] == 0);
+        grammar_destroy(g);
+        assert_int_equal(mem_live(), live);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(meanings),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(formats_and_patterns),
+        cmocka_unit_test(random_walks),
+        cmocka_unit_test(documents),
+        cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
