@@ -637,6 +637,25 @@ void hearth_sampler_reset(hearth_sampler *sampler);
  * forbids. */
 int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
 
+/* --------------------------------------------------------------- grammars */
+
+/* What an answer may be: a language, of which every answer that ends by itself is one text. */
+typedef enum hearth_grammar_form {
+    HEARTH_GRAMMAR_GBNF,       /* rules in the notation of llama.cpp; the answer is its rule `root` */
+    HEARTH_GRAMMAR_JSON_SCHEMA /* JSON that a schema allows, which is itself JSON                     */
+} hearth_grammar_form;
+
+/* A grammar does not change, and serves any number of answers on any threads; the model must outlive it. */
+typedef struct hearth_grammar hearth_grammar;
+
+/* behind: the grammar begins behind the first place where the answer has this text, a mark like "</think>" (at most 255
+ * bytes); before it everything is allowed. NULL: it begins with the answer.
+ * HEARTH_FORMAT: the text is no grammar, or no answer can fit it (named). HEARTH_UNSUPPORTED: the model has no tokenizer, or
+ * the grammar has something that hearth does not know (named), or is too large. */
+hearth_status hearth_grammar_create(hearth_grammar **out, const hearth_model *model, hearth_grammar_form form,
+                                    const char *text, size_t size, const char *behind, hearth_error *error);
+void hearth_grammar_destroy(hearth_grammar *grammar);
+
 /* ---------------------------------------------------------------- answers */
 
 /* Why an answer ended. */
@@ -662,7 +681,7 @@ const char *hearth_stop_text(hearth_stop stop);
 typedef struct hearth_answer_options {
     const char *const *stops; /* strings that end the answer and are not part of it; copied */
     size_t stop_count;
-    bool ignore_end;     /* tokens that end an answer do not end this one */
+    bool ignore_end;     /* tokens that end an answer do not end this one; with a grammar they do */
     uint32_t max_tokens; /* 0: until the context is full */
     /* Most tokens that are guessed in a step, from what followed the same words earlier in the sequence, and checked
      * together with the next one; at most 7. 0: none. The answer is the same, faster where text repeats itself; as many
@@ -672,6 +691,9 @@ typedef struct hearth_answer_options {
      * belongs to the answer's thread and follows the text by itself; it may serve one answer after another. NULL: guesses
      * are taken from the text alone. With hearth_generate only. */
     struct hearth_session *draft;
+    /* The answer is one of its texts: only tokens that fit are chosen, and where nothing more can follow it ends. It must
+     * outlive the answer. NULL: any text. */
+    const hearth_grammar *grammar;
 } hearth_answer_options;
 
 /* The growing text of one sequence: detokenizes it, holds back what may become a stop string, and knows when to stop.
@@ -680,7 +702,7 @@ typedef struct hearth_answer hearth_answer;
 
 /* options may be NULL.
  * HEARTH_UNSUPPORTED: the model has no tokenizer.
- * HEARTH_INVALID: a stop string is empty or not UTF-8. */
+ * HEARTH_INVALID: a stop string is empty or not UTF-8, or the grammar is another model's. */
 hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model *model,
                                          const hearth_answer_options *options, size_t options_size,
                                          hearth_error *error);
@@ -690,9 +712,13 @@ static inline hearth_status hearth_answer_create(hearth_answer **out, const hear
     return hearth_answer_create_sized(out, model, options, sizeof *options, error);
 }
 void hearth_answer_destroy(hearth_answer *answer);
+/* Chooses the next token as hearth_sampler_pick does, out of those that the answer's grammar allows.
+ * HEARTH_UNSUPPORTED: it allows none, or is too ambiguous to be followed. */
+hearth_status hearth_answer_pick(hearth_answer *answer, hearth_sampler *sampler, const float *logits, int32_t *token,
+                                 hearth_error *error);
 /* Adds a chosen token. *text and *size are what can be shown now, valid until the next call. *stop is HEARTH_STOP_NONE
  * while the answer goes on.
- * HEARTH_INVALID: there is no such token, or the answer has ended. */
+ * HEARTH_INVALID: there is no such token, it does not fit the grammar, or the answer has ended. */
 hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const char **text, size_t *size,
                                  hearth_stop *stop, hearth_error *error);
 /* Returns the text still held back once the answer has ended for any reason (after a stop string: nothing). */

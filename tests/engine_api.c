@@ -32,7 +32,7 @@ ENDS_WITH(hearth_engine_options, stream_bytes);
 ENDS_WITH(hearth_session_options, cache_positions);
 ENDS_WITH(hearth_memory, device_bytes);
 ENDS_WITH(hearth_sampling, seed);
-ENDS_WITH(hearth_answer_options, draft);
+ENDS_WITH(hearth_answer_options, grammar);
 ENDS_WITH(hearth_result, accepted_tokens);
 ENDS_WITH(hearth_scheduler_options, waiting);
 ENDS_WITH(hearth_request, user);

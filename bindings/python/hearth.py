@@ -85,7 +85,8 @@ class _Sampling(ctypes.Structure):
 
 class _AnswerOptions(ctypes.Structure):
     _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("ignore_end", c_bool), ("max_tokens", c_uint32),
-                ("draft_tokens", c_uint64), ("draft", c_void_p)]
+                ("draft_tokens", c_uint64), ("draft", c_void_p),
+                ("grammar", c_void_p)]
 
 
 class _ChatOptions(ctypes.Structure):

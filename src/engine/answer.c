@@ -7,6 +7,9 @@
  * the detokenizer are whole characters, so the text handed out is, too. */
 #include "answer.h"
 
+#include "constraint.h"
+#include "sampler.h"
+
 #include "../base/sized.h"
 #include "../model/model.h"
 
@@ -27,6 +30,7 @@ struct hearth_answer {
     uint32_t max_tokens; /* 0: no limit */
     uint64_t draft_tokens;
     hearth_session *draft;
+    constraint *constraint; /* NULL: any text */
     bool ignore_end;
     uint32_t token_count;
     hearth_stop stop;
@@ -125,6 +129,8 @@ hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model
     a->ignore_end = options->ignore_end;
     hearth_status status;
     TRY_OR(failed, status, copy_stops(a, options, error));
+    if (options->grammar)
+        TRY_OR(failed, status, constraint_create(&a->constraint, options->grammar, model, error));
     /* An answer continues the prompt: a blank before its first word belongs to it. */
     TRY_OR(failed, status, detokenizer_create(&a->pieces, model->tokenizer, HEARTH_DETOKENIZE_CONTINUE, error));
     *out = a;
@@ -139,9 +145,20 @@ void hearth_answer_destroy(hearth_answer *answer)
     if (!answer)
         return;
     detokenizer_destroy(answer->pieces);
+    constraint_destroy(answer->constraint);
     buffer_free(&answer->text);
     arena_clear(&answer->memory);
     mem_free(answer);
+}
+
+hearth_status hearth_answer_pick(hearth_answer *answer, hearth_sampler *sampler, const float *logits, int32_t *token,
+                                 hearth_error *error)
+{
+    const uint64_t *allowed = NULL;
+    if (answer->constraint)
+        TRY(constraint_mask(answer->constraint, &allowed, error));
+    *token = sampler_pick_among(sampler, logits, allowed);
+    return HEARTH_OK;
 }
 
 /* Removes what the last call handed out. */
@@ -184,9 +201,11 @@ hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const cha
     hearth_answer *a = answer;
     if (a->finished || a->stop != HEARTH_STOP_NONE)
         return fail(error, HEARTH_INVALID, "answer: has ended, no token can follow");
-    bool is_end = !a->ignore_end && hearth_token_ends_answer(a->model, token);
+    bool is_end = (!a->ignore_end || a->constraint) && hearth_token_ends_answer(a->model, token);
     bool stopped = false;
     span piece = {0};
+    if (a->constraint)
+        TRY(constraint_accept(a->constraint, token, error));
     if (!is_end)
         TRY(detokenizer_push(a->pieces, token, &piece, error));
     drop_shown(a);

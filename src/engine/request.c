@@ -85,7 +85,7 @@ static bool show(request *r, int32_t token, span text, const float *logits)
 static hearth_status choose(request *r, uint32_t length, const float *logits, hearth_error *error)
 {
     span text;
-    r->next = hearth_sampler_pick(r->sampler, logits);
+    TRY(hearth_answer_pick(r->answer, r->sampler, logits, &r->next, error));
     r->next_is_read = false;
     TRY(hearth_answer_push(r->answer, r->next, &text.data, &text.size, &r->stop, error));
     if (r->stop == HEARTH_STOP_END)

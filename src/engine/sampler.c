@@ -229,14 +229,24 @@ static void subtract_penalties(hearth_sampler *s)
     }
 }
 
-/* Copies the logits and applies biases and penalties. */
-static void adjust(hearth_sampler *s, const float *logits)
+/* Forbids the tokens whose bit is not set. */
+static void forbid_others(hearth_sampler *s, const uint64_t *allowed)
+{
+    for (uint32_t i = 0; i < s->vocabulary_size; i++)
+        if (!(allowed[i / 64] >> i % 64 & 1))
+            s->logits[i] = -INFINITY;
+}
+
+/* Copies the logits, applies biases and penalties, and forbids what is not allowed (NULL: nothing). */
+static void adjust(hearth_sampler *s, const float *logits, const uint64_t *allowed)
 {
     for (uint32_t i = 0; i < s->vocabulary_size; i++)
         s->logits[i] = tame(logits[i]);
     add_biases(s);
     if (s->window)
         subtract_penalties(s);
+    if (allowed)
+        forbid_others(s, allowed);
 }
 
 /* Returns the lowest id with the largest logit; -1 if all are -infinity. */
@@ -253,15 +263,19 @@ static int32_t best_token(const float *logits, uint32_t n)
     return best;
 }
 
-/* Returns the token for logits that allow none: the lowest id that no bias forbids, or 0. */
-static int32_t fallback(hearth_sampler *s)
+/* Returns the token for logits that allow none: the lowest id that is allowed and that no bias forbids; if all are
+ * forbidden, the lowest that is allowed. */
+static int32_t fallback(hearth_sampler *s, const uint64_t *allowed)
 {
     memset(s->logits, 0, s->vocabulary_size * sizeof *s->logits);
+    if (allowed)
+        forbid_others(s, allowed);
+    int32_t lowest = best_token(s->logits, s->vocabulary_size);
     for (size_t i = 0; i < s->options.bias_count; i++)
         if (s->options.biases[i].bias == -INFINITY)
             s->logits[s->options.biases[i].token] = -INFINITY;
-    int32_t lowest = best_token(s->logits, s->vocabulary_size);
-    return lowest < 0 ? 0 : lowest;
+    int32_t unbiased = best_token(s->logits, s->vocabulary_size);
+    return unbiased < 0 ? lowest : unbiased;
 }
 
 /* ---- candidates */
@@ -408,14 +422,14 @@ static int32_t draw(hearth_sampler *s, size_t n, float best)
     return c[chosen].id;
 }
 
-int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits)
+int32_t sampler_pick_among(hearth_sampler *sampler, const float *logits, const uint64_t *allowed)
 {
     hearth_sampler *s = sampler;
     const hearth_sampling *o = &s->options;
-    adjust(s, logits);
+    adjust(s, logits, allowed);
     int32_t best = best_token(s->logits, s->vocabulary_size);
     if (best < 0)
-        return fallback(s);
+        return fallback(s, allowed);
     if (o->temperature == 0.0f)
         return best;
     float top = s->logits[best];
@@ -427,6 +441,11 @@ int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits)
     else
         n = take_all(s);
     return draw(s, n, top);
+}
+
+int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits)
+{
+    return sampler_pick_among(sampler, logits, NULL);
 }
 
 double hearth_log_probability(const float *logits, size_t vocabulary_size, int32_t token)

@@ -162,9 +162,10 @@ static hearth_status find_tokenizer(binder *b)
     if (size > m->hyper.vocabulary_size)
         return fail(b->error, HEARTH_FORMAT, "%s: key tokenizer.ggml.tokens: has %u tokens, the model has %u",
                     b->source->path, size, m->hyper.vocabulary_size);
-    if (m->tokenizer)
-        tokenizer_pad(m->tokenizer, m->hyper.vocabulary_size);
-    return HEARTH_OK;
+    if (!m->tokenizer)
+        return HEARTH_OK;
+    tokenizer_pad(m->tokenizer, m->hyper.vocabulary_size);
+    return spellings_create(&m->spellings, m->tokenizer, m->hyper.vocabulary_size, b->error);
 }
 
 /* Fills in the model. activation: overrides the file's; NULL: the file's is used. */
@@ -341,8 +342,10 @@ void hearth_model_close(hearth_model *model)
     if (!model)
         return;
     tune_close(model->tune);
-    if (!model->is_view)
+    if (!model->is_view) {
+        spellings_destroy(model->spellings);
         tokenizer_destroy(model->tokenizer);
+    }
     if (!model->is_view && model->owns_source)
         checkpoint_close(model->source);
     arena_clear(&model->memory);

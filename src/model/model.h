@@ -9,6 +9,7 @@
 #include "../file/checkpoint.h"
 #include "../text/tokenizer.h"
 #include "layer.h"
+#include "spellings.h"
 
 // clang-format off
 
@@ -45,6 +46,7 @@ struct hearth_model {
     hyperparameters hyper;
     tokenizer *tokenizer;               /* NULL: no vocabulary, or of an unknown kind     */
     const char *tokenizer_problem;      /* why it is NULL, for errors                     */
+    spellings *spellings;               /* of its tokens; NULL: no tokenizer              */
     matrix embedding;                   /* [vocabulary_size][d]                           */
     matrix positions;                   /* [position_offset + context_length][d]  added to embeddings; no data:
                                            none */
