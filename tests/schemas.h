@@ -304,9 +304,9 @@ static inline json_t *random_string_schema(void)
     case 0:
         return json_pack("{s:s,s:i,s:i}", "type", "string", "minLength", least, "maxLength", least + below(5));
     case 1:
-        return json_pack("{s:s,s:s}", "type", "string", "pattern", patterns[below(COUNT(patterns))]);
+        return json_pack("{s:s,s:s}", "type", "string", "pattern", patterns[below(sizeof patterns / sizeof *patterns)]);
     case 2:
-        return json_pack("{s:s,s:s}", "type", "string", "format", formats[below(COUNT(formats))]);
+        return json_pack("{s:s,s:s}", "type", "string", "format", formats[below(sizeof formats / sizeof *formats)]);
     case 3:
         return json_pack("{s:i}", "minLength", least);
     default:
@@ -330,7 +330,7 @@ static inline json_t *random_object_schema(int depth)
     json_t *properties = json_object(), *required = json_array();
     json_t *schema = json_pack("{s:s,s:o,s:o}", "type", "object", "properties", properties, "required", required);
     for (int i = below(5); i > 0; i--) {
-        const char *name = names[below(COUNT(names))];
+        const char *name = names[below(sizeof names / sizeof *names)];
         if (json_object_get(properties, name))
             continue;
         json_object_set_new(properties, name, random_schema(depth - 1));

@@ -119,8 +119,8 @@ def message(text, **more):
     return dict({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 24}, **more)
 
 
-def response(text, **more):
-    return dict({"input": text, "temperature": 0, "max_output_tokens": 24}, **more)
+def response(given, **more):
+    return dict({"input": given, "temperature": 0, "max_output_tokens": 24}, **more)
 
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -301,6 +301,42 @@ def check_responses(s):
     same("the ids of its item", {e["item_id"] for e in events if "item_id" in e}, {whole["output"][0]["id"]})
 
 
+FRUIT = {"type": "object", "properties": {"fruit": {"enum": ["apple", "pear"]}, "count": {"type": "integer", "minimum": 0, "maximum": 99}},
+         "required": ["fruit", "count"]}
+NESTED = {"type": "json_schema", "json_schema": {"name": "fruit", "strict": True, "schema": FRUIT}}
+FLAT = {"type": "json_schema", "name": "fruit", "schema": FRUIT}
+
+
+def is_fruit(text):
+    value = json.loads(text)
+    return list(value) == ["fruit", "count"] and value["fruit"] in ("apple", "pear") and 0 <= value["count"] <= 99
+
+
+def check_formats(s):
+    for seed in range(8):
+        drawn = {"temperature": 1, "seed": seed, "max_tokens": 60}
+        for what, more in (("response_format", {"response_format": NESTED}), ("json_schema", {"json_schema": FRUIT})):
+            for path, base in ((CHAT, chat("Tell me", **drawn)), (TEXT, completion("Tell me", **drawn))):
+                answer = s.ask(path, dict(base, **more))[2]["choices"][0]
+                text = answer["message"]["content"] if path == CHAT else answer["text"]
+                check("%s of %s" % (what, path), is_fruit(text) and answer["finish_reason"] == "stop", answer)
+        events = s.stream(CHAT, chat("Tell me", response_format=NESTED, **drawn))
+        check("a schema in a stream", is_fruit("".join(e["choices"][0]["delta"].get("content", "") for e in events)), events)
+        several = s.ask(CHAT, chat("Tell me", response_format=NESTED, n=3, **drawn))[2]["choices"]
+        check("a schema of several choices", all(is_fruit(c["message"]["content"]) for c in several), several)
+        said = s.ask(MESSAGES, message("Tell me", output_config={"format": FLAT}, temperature=1, max_tokens=60))[2]
+        check("a schema of a message", is_fruit(said["content"][0]["text"]) and said["stop_reason"] == "end_turn", said)
+        item = s.ask(RESPONSES, response("Tell me", text={"format": FLAT}, temperature=1, max_output_tokens=60))[2]
+        check("a schema of a response", is_fruit(item["output"][0]["content"][0]["text"]) and item["text"]["format"] == FLAT, item)
+        some = s.ask(CHAT, chat("Tell me", response_format={"type": "json_object"}, **drawn))[2]["choices"][0]
+        check("an object", some["message"]["content"].startswith("{") and
+              (some["finish_reason"] == "length" or isinstance(json.loads(some["message"]["content"]), dict)), some)
+        rules = s.ask(TEXT, completion("Tell me", grammar='root ::= ("yes" | "no") [!?]{2}', **drawn))[2]["choices"][0]
+        check("a grammar", rules["text"][:-2] in ("yes", "no") and set(rules["text"][-2:]) <= set("!?"), rules)
+    same("a text", s.ask(CHAT, chat("Tell me", response_format={"type": "text"}))[2]["choices"][0],
+         s.ask(CHAT, chat("Tell me"))[2]["choices"][0])
+
+
 def check_reasoning():
     with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
         template.write("{{ messages[0].content }} <think>")
@@ -405,11 +441,18 @@ BAD_FIELDS = [
     ("seed", ["x", 1.5]), ("max_tokens", [-1, "x", 1 << 40, 1.5]), ("max_completion_tokens", [-1, "x"]),
     ("n", [0, 129, "x"]), ("stream", [1, "yes"]), ("ignore_eos", [1]), ("stop", [1, "", [""], [1], ["x"] * 17]),
     ("logit_bias", [[], {"x": 1}, {"1": "x"}, {"1": 101}, {"-1": 1}, {"512": 1}]), ("stream_options", [1, "x", {"include_usage": True}]),
+    ("grammar", [1, {}, "", "x ::= y", "root ::= root", "root ::= [a-"]), ("json_schema", ["x", {"type": "strin"}, {"not": {}}]),
 ]
 BAD_CHAT = [
     ("messages", ["x", [], {}]), ("tools", ["x", {}]), ("tool_choice", ["required", {"type": "function"}]),
-    ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", [{"type": "json_object"}, "x"]),
+    ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", ["x", 1, []]),
     ("chat_template_kwargs", [1, []]), ("max_tokens", [0]),
+]
+BAD_FORMATS = [  # and what is named behind the place of the format
+    ({}, ".type"), ({"type": 1}, ".type"), ({"type": "xml"}, ".type"), ({"type": "json_schema"}, ".schema"),
+    ({"type": "json_schema", "schema": 1}, ".schema"), ({"type": "json_schema", "schema": {"type": "strin"}}, ".schema"),
+    ({"type": "json_schema", "json_schema": 1}, ".json_schema"), ({"type": "json_schema", "json_schema": {}}, ".json_schema.schema"),
+    ({"type": "json_schema", "json_schema": {"schema": {"required": 1}}}, ".json_schema.schema"),
 ]
 BAD_TEXT = [
     ("prompt", [1, {}, [], [[]], ["x", 1], [1, "x"], [-1], [512], [[1], [1 << 40]], [None]]), ("echo", [1, "x"]),
@@ -435,7 +478,7 @@ BAD_MESSAGE = [("max_tokens", [0, -1, "x", 1 << 40, 1.5, None]), ("top_k", [1.5,
 BAD_PLACES = [  # of /v1/messages: members, and what is named
     ({"system": [{"type": "image"}]}, "system[0].type"), ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.type"), ({"thinking": {"type": "much"}}, "thinking.type"),
-    ({"thinking": {}}, "thinking.type"), ({"output_config": {"format": {}}}, "output_config.format"),
+    ({"thinking": {}}, "thinking.type"),
     ({"tools": [{}]}, "tools[0].name"), ({"tools": [{"name": "x"}]}, "tools[0].input_schema"), ({"tools": [1]}, "tools[0]"),
     ({"tools": TOOLS + [{"type": "web_search_20250305", "name": "x"}]}, "tools[1].type"),
 ]
@@ -498,7 +541,13 @@ def check_refusals(s):
     for name, values in BAD_SHARED + BAD_RESPONSE:
         for value in values:
             refused(s, "%s=%r" % (name, value), RESPONSES, dict(response("x"), **{name: value}), 400, name)
-    refused(s, "a format", RESPONSES, dict(response("x"), text={"format": {"type": "json_object"}}), 400, "text.format")
+    for format, name in BAD_FORMATS:
+        for path, base in ((CHAT, chat("x")), (TEXT, completion("x"))):
+            refused(s, "format %r" % format, path, dict(base, response_format=format), 400, "response_format" + name)
+        refused(s, "format %r" % format, RESPONSES, response("x", text={"format": format}), 400, "text.format" + name)
+        refused_as_message(s, "format %r" % format, MESSAGES, message("x", output_config={"format": format}), 400,
+                           "invalid_request_error", "output_config.format" + name)
+    refused(s, "two formats", CHAT, chat("x", response_format=NESTED, grammar='root ::= "x"'), 400, "grammar")
     for item, name in BAD_ITEMS:
         refused(s, "item %r" % item, RESPONSES, response([item]), 400, "input[0]" + name)
     refused(s, "a long input", RESPONSES, response("word " * 600), 400, "input")
@@ -675,7 +724,7 @@ def check_keys():
 def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
-    for part in (check_state, check_text, check_answers, check_messages, check_responses, check_probabilities,
+    for part in (check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
                  check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
         if only and part.__name__ not in only:
             continue

@@ -5,25 +5,27 @@
 
 typedef enum effect { BEGINS, ENDS, STAYS } effect;
 
+/* then: where a prompt ends with it, the mark behind which the answer begins; NULL: it begins at once. */
 static const struct mark {
     const char *text;
     effect effect;
+    const char *then;
 } marks[] = {
-    {"<think>", BEGINS},
-    {"</think>", ENDS},
-    {"<seed:think>", BEGINS}, /* Seed-OSS */
-    {"</seed:think>", ENDS},
-    {"[THINK]", BEGINS}, /* Magistral */
-    {"[/THINK]", ENDS},
-    {"<|START_THINKING|>", BEGINS}, /* Command A */
-    {"<|END_THINKING|>", ENDS},
-    {"<|START_RESPONSE|>", ENDS},
-    {"<|END_RESPONSE|>", STAYS},
-    {"<|channel|>analysis<|message|>", BEGINS}, /* gpt-oss */
-    {"<|channel|>final<|message|>", ENDS},
-    {"<|channel|>commentary<|message|>", ENDS},
-    {"<|start|>assistant", STAYS},
-    {"<|end|>", STAYS},
+    {"<think>", BEGINS, "</think>"},
+    {"</think>", ENDS, NULL},
+    {"<seed:think>", BEGINS, "</seed:think>"}, /* Seed-OSS */
+    {"</seed:think>", ENDS, NULL},
+    {"[THINK]", BEGINS, "[/THINK]"}, /* Magistral */
+    {"[/THINK]", ENDS, NULL},
+    {"<|START_THINKING|>", BEGINS, "<|START_RESPONSE|>"}, /* Command A */
+    {"<|END_THINKING|>", ENDS, "<|START_RESPONSE|>"},
+    {"<|START_RESPONSE|>", ENDS, NULL},
+    {"<|END_RESPONSE|>", STAYS, NULL},
+    {"<|channel|>analysis<|message|>", BEGINS, "<|channel|>final<|message|>"}, /* gpt-oss */
+    {"<|channel|>final<|message|>", ENDS, NULL},
+    {"<|channel|>commentary<|message|>", ENDS, NULL},
+    {"<|start|>assistant", STAYS, "<|channel|>final<|message|>"},
+    {"<|end|>", STAYS, NULL},
 };
 
 #define COUNT (sizeof marks / sizeof *marks)
@@ -62,16 +64,31 @@ static void give(reasoning *r, span text, reasoning_sink *sink, void *user)
     sink(user, r->thinks, text);
 }
 
-void reasoning_begin(reasoning *r, span prompt)
+/* Returns the mark that a prompt ends with, but for white space; NULL: none. No mark is the end of another one. */
+static const struct mark *last_mark(span prompt)
 {
-    *r = (reasoning){0};
     while (prompt.size > 0 && is_white(prompt.data[prompt.size - 1]))
         prompt.size--;
     for (size_t i = 0; i < COUNT; i++) {
         size_t size = strlen(marks[i].text);
         if (size <= prompt.size && memcmp(prompt.data + prompt.size - size, marks[i].text, size) == 0)
-            apply(r, &marks[i]);
+            return &marks[i];
     }
+    return NULL;
+}
+
+void reasoning_begin(reasoning *r, span prompt)
+{
+    const struct mark *m = last_mark(prompt);
+    *r = (reasoning){0};
+    if (m)
+        apply(r, m);
+}
+
+const char *reasoning_answer_mark(span prompt)
+{
+    const struct mark *m = last_mark(prompt);
+    return m ? m->then : NULL;
 }
 
 /* Lets the first held byte go: it begins no mark. Of control tokens only marks matter. */

@@ -23,6 +23,8 @@ typedef void reasoning_sink(void *user, bool is_reasoning, span text);
 
 /* Sets the state to that at the end of a prompt: many templates open the reasoning themselves. */
 void reasoning_begin(reasoning *r, span prompt);
+/* Returns the mark behind which an answer begins that does not begin with the end of the prompt; NULL: it does. */
+const char *reasoning_answer_mark(span prompt);
 /* Adds a piece of the answer's text. White space behind a mark is dropped. */
 void reasoning_push(reasoning *r, span text, reasoning_sink *sink, void *user);
 /* Adds a control token as the vocabulary spells it: it may be a mark or part of one, but is never text. */

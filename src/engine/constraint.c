@@ -20,7 +20,7 @@ struct hearth_grammar {
     grammar *language;
     uint64_t *goes_on; /* [words of a mask] all tokens but those that end an answer */
     char behind[MOST_BEHIND];
-    uint16_t border[MOST_BEHIND]; /* [behind_size] length of the longest proper prefix of behind[0..i] that is also its suffix */
+    uint16_t border[MOST_BEHIND]; /* [behind_size] longest proper prefix of behind[0..i] that it ends with */
     size_t behind_size;
 };
 
@@ -175,8 +175,9 @@ static hearth_status accept_before(constraint *c, int32_t token, hearth_error *e
         matched = advance(c->grammar, matched, text.data[i++]);
     while (i < text.size && is_white(text.data[i]))
         i++;
-    if (i < text.size)
-        TRY(matcher_accept(c->matcher, (span){text.data + i, text.size - i}, error));
+    if (i < text.size && matcher_accept(c->matcher, (span){text.data + i, text.size - i}, error) != HEARTH_OK)
+        return fail(error, HEARTH_INVALID, "grammar: a token goes on behind \"%s\" with what does not fit",
+                    c->grammar->behind);
     c->matched = matched;
     return HEARTH_OK;
 }

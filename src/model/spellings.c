@@ -12,8 +12,7 @@ struct spellings {
     token_trie *tree;     /* NULL: nobody asked yet     */
 };
 
-hearth_status spellings_create(spellings **out, const tokenizer *of, uint32_t vocabulary_size,
-                               hearth_error *error)
+hearth_status spellings_create(spellings **out, const tokenizer *of, uint32_t vocabulary_size, hearth_error *error)
 {
     spellings *s = mem_new(sizeof *s);
     if (!s)

@@ -10,8 +10,7 @@
 typedef struct spellings spellings;
 
 /* The tokenizer must outlive it. vocabulary_size: ids, padding included. */
-hearth_status spellings_create(spellings **out, const tokenizer *of, uint32_t vocabulary_size,
-                               hearth_error *error);
+hearth_status spellings_create(spellings **out, const tokenizer *of, uint32_t vocabulary_size, hearth_error *error);
 void spellings_destroy(spellings *s);
 
 /* Points *out to the tree, which lives as long as the spellings. Any thread may call it.

@@ -16,6 +16,23 @@ handler messages_answer_request, messages_count_tokens;
 /* responses_api.c: OpenAI's newer one. */
 handler responses_answer_request;
 
+/* ------------------------------------------------------------------ format.c */
+
+/* What an answer must be. A zeroed one: any text. */
+typedef struct answer_format {
+    char param[96]; /* the field that says so; "": none does */
+    hearth_grammar_form form;
+    const json_t *value; /* owned by the body: a schema, a text with a grammar; NULL: any object of JSON */
+} answer_format;
+
+/* Read {"type": "json_schema", "schema": ...} or the like, a grammar, or a schema; each may be NULL: it is not there. path: of
+ * the object. One request has one format. */
+bool format_read(const json_t *object, const char *path, answer_format *out, problem *p);
+bool format_read_grammar(const json_t *text, answer_format *out, problem *p);
+bool format_read_schema(const json_t *schema, answer_format *out, problem *p);
+/* Makes the grammar; without a format *out stays as it is. behind: as hearth_grammar_create has it. */
+bool format_make(const serve *s, const answer_format *f, const char *behind, hearth_grammar **out, problem *p);
+
 /* ------------------------------------------------------------------ generate.c */
 
 /* What requests for answers have in common. */
@@ -27,7 +44,10 @@ typedef struct generation {
     uint32_t candidates;      /* of chats: likeliest tokens that are told with each */
     bool wants_probabilities; /* of chats                                           */
     bool streams, ignores_end;
-    json_t *stops, *biases, *stream_options; /* owned by the body */
+    json_t *stops, *biases, *stream_options;         /* owned by the body */
+    json_t *response_format, *grammar, *json_schema; /* likewise          */
+    answer_format format;
+    const char *behind; /* the format begins behind this text; NULL: with the answer */
     bool wants_usage;
 } generation;
 

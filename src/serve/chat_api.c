@@ -9,13 +9,12 @@
 typedef struct chat_fields {
     bool wants_probabilities;
     uint32_t candidates;
-    json_t *format, *audio;
+    json_t *audio;
 } chat_fields;
 
 static const field rows[] = {
     {FIELD_ROW("logprobs", BOOL, chat_fields, wants_probabilities)},
     {FIELD_ROW("top_logprobs", COUNT, chat_fields, candidates), .least = 0, .most = MOST_CANDIDATES},
-    {FIELD_ROW("response_format", FIXED, chat_fields, format), .only = "{\"type\": \"text\"}"},
     {FIELD_ROW("audio", FIXED, chat_fields, audio)},
     {FIELD_ROW("functions", FIXED, chat_fields, audio), .only = "[]"},
 };

@@ -54,12 +54,14 @@ bool conversation_answer(serve *s, const talk_api *api, const conversation_field
     j->wants_probabilities = g->wants_probabilities;
     j->candidate_count = g->candidates;
     char *text = NULL;
+    generation own = *g;
     bool ok = conversation_text(s, c, &text, &size, &j->prompts[0].ids, &j->prompts[0].count, p);
     talk *t = ok ? begin(s, api, j, (span){text, size}) : NULL;
+    own.behind = ok ? reasoning_answer_mark((span){text, size}) : NULL;
     hearth_free(text);
     if (ok && !t)
         ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
-    ok = ok && generation_send(s, g, j, c->name, p);
+    ok = ok && generation_send(s, &own, j, c->name, p);
     job_release(j);
     if (!ok || !t) {
         talk_free(t);

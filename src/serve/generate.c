@@ -31,6 +31,9 @@ static const field rows[] = {
     {FIELD_ROW("stop", JSON, generation, stops), .types = FIELD_STRING | FIELD_LIST},
     {FIELD_ROW("logit_bias", JSON, generation, biases), .types = FIELD_OBJECT},
     {FIELD_ROW("stream_options", JSON, generation, stream_options), .types = FIELD_OBJECT},
+    {FIELD_ROW("response_format", JSON, generation, response_format), .types = FIELD_OBJECT},
+    {FIELD_ROW("grammar", JSON, generation, grammar), .types = FIELD_STRING},
+    {FIELD_ROW("json_schema", JSON, generation, json_schema), .types = FIELD_OBJECT},
 };
 
 static const field stream_rows[] = {
@@ -66,7 +69,9 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
         return problem_field(p, "stream_options", "invalid_value", "stream_options: needs \"stream\": true");
     if (!out->most_tokens.given)
         out->most_tokens.value = most_default;
-    return generation_check_stops(out->stops, "stop", p);
+    return generation_check_stops(out->stops, "stop", p) &&
+           format_read(out->response_format, "response_format", &out->format, p) &&
+           format_read_grammar(out->grammar, &out->format, p) && format_read_schema(out->json_schema, &out->format, p);
 }
 
 /* ------------------------------------------------------------------ what the library needs */
@@ -118,7 +123,8 @@ static hearth_status fill_choices(const serve *s, const generation *g, job *j, c
     hearth_answer_options answer = {.stops = stops,
                                     .ignore_end = g->ignores_end,
                                     .max_tokens = g->most_tokens.value,
-                                    .draft_tokens = s->options.draft};
+                                    .draft_tokens = s->options.draft,
+                                    .grammar = j->grammar};
     if (json_is_string(g->stops))
         stops[answer.stop_count++] = json_string_value(g->stops);
     for (size_t i = 0; i < json_array_size(g->stops); i++)
@@ -162,7 +168,7 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
 {
     hearth_sampling sampling = g->sampling;
     hearth_error error = {0};
-    if (!check_prompts(s, j, param, p))
+    if (!check_prompts(s, j, param, p) || !format_make(s, &g->format, g->behind, &j->grammar, p))
         return false;
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)

@@ -43,6 +43,7 @@ void job_release(job *j)
         hearth_sampler_destroy(j->choices[i].sampler);
         hearth_answer_destroy(j->choices[i].answer);
     }
+    hearth_grammar_destroy(j->grammar);
     for (size_t i = 0; i < j->prompt_count; i++)
         hearth_free(j->prompts[i].ids);
     mem_free(j->prompts);

@@ -44,7 +44,8 @@ typedef struct job {
     outbox outbox;
     job_prompt *prompts; /* [prompt_count] */
     size_t prompt_count;
-    job_choice *choices; /* [choice_count] */
+    hearth_grammar *grammar; /* of all answers; NULL: any text */
+    job_choice *choices;     /* [choice_count] */
     size_t choice_count;
     bool wants_probabilities; /* of each token of the answer             */
     bool scores_prompt;       /* and of the prompt                       */

@@ -11,6 +11,10 @@ static const field rows[] = {
     {FIELD_ROW("stop_sequences", JSON, generation, stops), .types = FIELD_LIST},
 };
 
+static const field output_rows[] = {
+    {FIELD_ROW("format", JSON, generation, response_format), .types = FIELD_OBJECT},
+};
+
 /* Of a talk. */
 typedef struct messages {
     blocks blocks; /* first */
@@ -175,7 +179,10 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
         return false;
     if (!g.most_tokens.given)
         return problem_field(p, "max_tokens", "missing", "max_tokens: is missing");
-    if (!messages_read(body, &c, p) || !conversation_answer(s, &api.talk, &c, &g, out, p))
+    if (!messages_read(body, &c, p) ||
+        !fields_read(FIELDS(output_rows), json_object_get(body, "output_config"), "output_config.", &g, p) ||
+        !format_read(g.response_format, "output_config.format", &g.format, p) ||
+        !conversation_answer(s, &api.talk, &c, &g, out, p))
         return false;
     messages *m = out->talk->own;
     if (json_array_size(g.stops) == 1)

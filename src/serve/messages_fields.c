@@ -28,10 +28,6 @@ static const field rows[] = {
     {FIELD_ROW("container", FIXED, request_fields, other)},
 };
 
-static const field output_rows[] = {
-    {.name = "format", .kind = FIELD_FIXED},
-};
-
 /* What is sent to the template: messages that follow one another with one role are one there. */
 typedef struct turn {
     json_t *out; /* a list: the messages so far */
@@ -394,8 +390,7 @@ bool messages_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields r = {0};
     bool no_tools = false;
-    if (!fields_read(FIELDS(rows), body, "", &r, p) ||
-        !fields_read(FIELDS(output_rows), r.output, "output_config.", &r, p) || !read_choice(r.choice, &no_tools, p))
+    if (!fields_read(FIELDS(rows), body, "", &r, p) || !read_choice(r.choice, &no_tools, p))
         return false;
     turn t = {.out = json_array()};
     json_t *tools = json_array();

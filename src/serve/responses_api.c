@@ -11,6 +11,10 @@ static const field rows[] = {
     {FIELD_ROW("stream", BOOL, generation, streams)},
 };
 
+static const field text_rows[] = {
+    {FIELD_ROW("format", JSON, generation, response_format), .types = FIELD_OBJECT},
+};
+
 /* Of a talk. */
 typedef struct response {
     blocks blocks;  /* first                                    */
@@ -258,11 +262,12 @@ static json_t *echo_json(const json_t *body, const generation *g)
 {
     json_t *most = g->most_tokens.given ? json_integer(g->most_tokens.value) : json_null();
     json_t *instructions = json_object_get(body, "instructions");
+    json_t *format = g->response_format ? json_incref(g->response_format) : json_pack("{s:s}", "type", "text");
     return json_pack(
-        "{s:O?, s:o, s:o, s:o, s:b, s:n, s:s, s:[], s:{s:{s:s}}, s:s, s:b, s:{}}", "instructions", instructions,
+        "{s:O?, s:o, s:o, s:o, s:b, s:n, s:s, s:[], s:{s:o}, s:s, s:b, s:{}}", "instructions", instructions,
         "max_output_tokens", most, "temperature", number_json(body, "temperature", g->sampling.temperature), "top_p",
         number_json(body, "top_p", g->sampling.top_p), "parallel_tool_calls", 1, "previous_response_id", "tool_choice",
-        "auto", "tools", "text", "format", "type", "text", "truncation", "disabled", "store", 0, "metadata");
+        "auto", "tools", "text", "format", format, "truncation", "disabled", "store", 0, "metadata");
 }
 
 /* Sends the conversation; echo and output are the talk's then, or released (NULL: no memory). */
@@ -286,6 +291,8 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
     generation g = generation_default(s);
     conversation_fields c;
     return fields_read(FIELDS(rows), body, "", &g, p) && responses_read(body, &c, p) &&
+           fields_read(FIELDS(text_rows), json_object_get(body, "text"), "text.", &g, p) &&
+           format_read(g.response_format, "text.format", &g.format, p) &&
            send(s, &c, &g, echo_json(body, &g), json_array(), out, p);
 }
 

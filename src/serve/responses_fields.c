@@ -27,10 +27,6 @@ static const field request_rows[] = {
     {FIELD_ROW("prompt", FIXED, request_fields, other)},
 };
 
-static const field text_rows[] = {
-    {.name = "format", .kind = FIELD_FIXED, .only = "{\"type\": \"text\"}"},
-};
-
 static bool no_memory(problem *p)
 {
     return problem_of(p, NULL, HEARTH_NO_MEMORY, "input: out of memory");
@@ -123,8 +119,7 @@ static bool read_choice(const json_t *choice, problem *p)
 bool responses_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields f = {0};
-    if (!fields_read(FIELDS(request_rows), body, "", &f, p) ||
-        !fields_read(FIELDS(text_rows), f.text, "text.", &f, p) || !read_choice(f.choice, p))
+    if (!fields_read(FIELDS(request_rows), body, "", &f, p) || !read_choice(f.choice, p))
         return false;
     json_t *messages = json_array();
     bool ok = (messages || no_memory(p)) && read_input(messages, &f, p) &&
