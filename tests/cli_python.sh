@@ -58,6 +58,12 @@ with hearth.Model(path, mode="exact", sequences=3, context=128) as model:
     # A stop ends the answer and is not part of it; another sequence does not know of the first.
     assert "".join(model.generate(ids, temperature=0, stops=[" Lily"], sequence=1)) == ", there was a little girl named"
 
+    # What a rule says, and nothing else.
+    model.truncate(0, sequence=1)
+    assert "".join(model.generate(ids, grammar='root ::= "a" | "bc"', seed=4, sequence=1)) in ("a", "bc")
+    model.truncate(0, sequence=1)
+    assert "".join(model.generate(ids, schema={"const": [1]}, sequence=1)) == "[1]"
+
     # The last logits are the command's (whose head reads four rows at once, and rounds otherwise), and a fork goes on as its source does.
     model.truncate(0)
     model.feed([1, 403, 407, 261])

@@ -105,6 +105,7 @@ _KV = ("f16", "f32", "q8_0")
 _TEXT_SPECIAL, _TEXT_PARSE_CONTROL = 1, 2
 _DETOKENIZE_CONTINUE = 2
 _STOP_NONE = 0
+_GBNF, _JSON_SCHEMA = 0, 1
 
 # ---------------------------------------------------------------- functions
 
@@ -149,7 +150,9 @@ _signatures = {
     "hearth_sampler_create_sized": (c_int, [POINTER(c_void_p), POINTER(_Sampling), c_size_t, c_uint32, POINTER(_Error)]),
     "hearth_sampler_destroy": (None, [c_void_p]),
     "hearth_sampler_accept": (None, [c_void_p, c_int32]),
-    "hearth_sampler_pick": (c_int32, [c_void_p, POINTER(c_float)]),
+    "hearth_grammar_create": (c_int, [POINTER(c_void_p), c_void_p, c_int, c_char_p, c_size_t, c_char_p, POINTER(_Error)]),
+    "hearth_grammar_destroy": (None, [c_void_p]),
+    "hearth_answer_pick": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(c_int32), POINTER(_Error)]),
     "hearth_answer_create_sized": (c_int, [POINTER(c_void_p), c_void_p, POINTER(_AnswerOptions), c_size_t, POINTER(_Error)]),
     "hearth_answer_destroy": (None, [c_void_p]),
     "hearth_answer_push": (c_int, [c_void_p, c_int32, _text_out, _size_out, POINTER(c_int), POINTER(_Error)]),
@@ -336,10 +339,11 @@ class Model:
     # ---- answers
 
     def generate(self, prompt: str | Sequence[int], *, max_tokens: int = 0, temperature: float | None = None,
-                 seed: int = 0, stops: Sequence[str] = (), sequence: int = 0) -> Iterator[str]:
+                 seed: int = 0, stops: Sequence[str] = (), sequence: int = 0, grammar: str | None = None,
+                 schema: dict | None = None) -> Iterator[str]:
         """Feeds the prompt and yields the text of the answer, piece by piece, until the model or one of `stops` ends it,
         or there are max_tokens (0: until the context is full). temperature 0 takes the likeliest token each time, None is
-        the library's default. What was fed stays in the sequence, so that another call goes on from there. HearthError: also
+        the library's default. grammar (GBNF) or schema (JSON): what the text must be. What was fed stays in the sequence, so that another call goes on from there. HearthError: also
         where the prompt is empty or does not fit into the context."""
         ids = self.tokenize(prompt, special=self.length(sequence) == 0) if isinstance(prompt, str) else list(prompt)
         sampling = _Sampling()
@@ -349,17 +353,22 @@ class Model:
             sampling.temperature = temperature
         strings = (c_char_p * len(stops))(*(s.encode("utf-8") for s in stops))
         options = _AnswerOptions(stops=strings, stop_count=len(stops), max_tokens=max_tokens)
-        sampler = answer = None
+        sampler = answer = rule = None
         try:
+            if grammar is not None or schema is not None:
+                form, rules = (_GBNF, grammar) if grammar is not None else (_JSON_SCHEMA, json.dumps(schema))
+                rule = _create(lib.hearth_grammar_create, self._model, form, rules.encode("utf-8"), len(rules.encode("utf-8")), None)
+                options.grammar = rule
             sampler = _create(lib.hearth_sampler_create_sized, *_sized(sampling), self.info.vocabulary_size)
             answer = _create(lib.hearth_answer_create_sized, self._model, *_sized(options))
             for token in ids:
                 lib.hearth_sampler_accept(sampler, token)
-            text, size, stop = c_void_p(), c_size_t(), c_int(_STOP_NONE)
+            text, size, stop, chosen = c_void_p(), c_size_t(), c_int(_STOP_NONE), c_int32()
             self.feed(ids, sequence)
             while True:
                 _call(lib.hearth_session_logits, self._session, 0, 1, self._logits)
-                token = lib.hearth_sampler_pick(sampler, self._logits)
+                _call(lib.hearth_answer_pick, answer, sampler, self._logits, byref(chosen))
+                token = chosen.value
                 lib.hearth_sampler_accept(sampler, token)
                 _call(lib.hearth_answer_push, answer, token, byref(text), byref(size), byref(stop))
                 if size.value:
@@ -373,3 +382,4 @@ class Model:
         finally:
             lib.hearth_answer_destroy(answer)
             lib.hearth_sampler_destroy(sampler)
+            lib.hearth_grammar_destroy(rule)

@@ -33,6 +33,11 @@ static const option rows[] = {
     {OPTION_ROW(0, "stop", TEXTS, run_values, stops, "TEXT",
                 "ends the answer where it would say TEXT; may be given several times")},
     {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
+    {OPTION_ROW(0, "grammar", TEXT, run_values, grammar, "FILE",
+                "the answer is a text of this grammar, in the notation of llama.cpp (GBNF)"),
+     .alias = "grammar-file"},
+    {OPTION_ROW(0, "json-schema", TEXT, run_values, json_schema, "FILE", "the answer is JSON that this schema allows"),
+     .alias = "json-schema-file"},
     {OPTION_ROW(
          0, "draft", COUNT, run_values, draft, "N",
          "guesses up to N tokens at once from what followed the same words before, and checks them in one step; the "
@@ -156,6 +161,15 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
     }
     s->no_memory |= !stored;
     return !s->no_memory && !ferror(stdout) && !interrupt_signal();
+}
+
+hearth_status chat_hold(chat *s, span prompt, hearth_error *error)
+{
+    hearth_grammar_destroy(s->grammar);
+    s->grammar = NULL;
+    hearth_status status = grammar_file_make(&s->held, s->loaded.model, prompt, &s->grammar, error);
+    s->answer.grammar = s->grammar;
+    return status;
 }
 
 hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
@@ -364,6 +378,8 @@ static hearth_status read_message(chat *s, const run_values *v, input *in, heart
     reasoning_begin(&s->reasoning, s->rendered);
     if (status == HEARTH_OK)
         status = model_chat_encode(s->loaded.model->tokenizer, s->rendered, &in->ids, &in->count, error);
+    if (status == HEARTH_OK)
+        status = chat_hold(s, s->rendered, error);
     return status;
 }
 
@@ -457,6 +473,8 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
                                         .ignore_end = v->ignore_end,
                                         .max_tokens = v->predict,
                                         .draft_tokens = v->draft};
+    TRY(grammar_file_read(&s->held, v->grammar, v->json_schema, error));
+    TRY(chat_hold(s, (span){0}, error));
     if (v->prompt || v->file || v->message)
         return answer_once(s, v, &session, error);
     return read_lines(s, v, &session, error);
@@ -487,6 +505,8 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
     hearth_status status = open_and_answer(&s, v, error);
     hearth_session_destroy(s.session);
     draft_session_close(&s.draft);
+    hearth_grammar_destroy(s.grammar);
+    grammar_file_free(&s.held);
     status = trace_close(&s.trace, status, error);
     hearth_sampler_destroy(s.sampler);
     common_unload(&s.loaded);

@@ -257,6 +257,8 @@ static hearth_status answer(talk *t, hearth_error *error)
     hearth_status status = read_messages(t, &in, error);
     if (status == HEARTH_OK)
         status = keep_common(t, &in, &common, error);
+    if (status == HEARTH_OK)
+        status = chat_hold(s, (span){in.text.data, in.text.size}, error);
     if (status == HEARTH_OK) {
         reasoning_begin(&s->reasoning, (span){in.text.data, in.text.size});
         s->last = 0;
