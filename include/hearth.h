@@ -466,8 +466,11 @@ typedef struct hearth_session_options {
      * most 1024. */
     uint64_t marks;
     /* Positions that all sequences together can hold: less than sequences x context where few are long at a time, or share a
-     * beginning (hearth_session_fork). Rounded up to whole pages of at most 128 positions. 0: sequences x context */
+     * beginning (hearth_session_fork). Rounded up to whole pages of at most 128 positions. 0: context x sequences */
     uint64_t cache_positions;
+    /* Further sequences, for which no positions are added: with them a scheduler keeps more of what earlier requests have
+     * read, and answers no more at once. Recurrent layers take memory for each. */
+    uint64_t spare_sequences;
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */

@@ -29,7 +29,7 @@ ENDS_WITH(hearth_device_entry, memory_bytes);
 ENDS_WITH(hearth_model_options, log);
 ENDS_WITH(hearth_model_info, tune_problem);
 ENDS_WITH(hearth_engine_options, stream_bytes);
-ENDS_WITH(hearth_session_options, cache_positions);
+ENDS_WITH(hearth_session_options, spare_sequences);
 ENDS_WITH(hearth_memory, device_bytes);
 ENDS_WITH(hearth_sampling, seed);
 ENDS_WITH(hearth_answer_options, grammar);

@@ -701,6 +701,39 @@ def check_end():
     idle.close()
 
 
+def check_kept():
+    prompts = ["%s %s" % (name, "went to the park and saw a big dog there. " * 4) for name in ("Lily", "Tom", "Sue", "Ben", "Max", "Ann")]
+
+    def ask(s):
+        answers = [s.ask(TEXT, completion(p))[2] for p in prompts]
+        return [a["choices"][0]["text"] for a in answers], [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
+
+    with tempfile.TemporaryDirectory() as folder:
+        s = Server("--parallel", "2", "-t", "1", "--cache-dir", folder)
+        fresh, _ = ask(s)
+        again, kept = ask(s)
+        same("six texts with two places", again, fresh)
+        check("all of them are kept", min(kept) > 40, kept)
+        s.end()
+        files = sorted(os.listdir(folder))
+        check("files for the next start", len(files) >= 6 and all(f.endswith(".seq") for f in files), files)
+        with open(os.path.join(folder, files[0]), "r+b") as damaged:
+            damaged.seek(200)
+            damaged.write(b"\xff" * 64)
+        s = Server("--parallel", "2", "-t", "1", "--cache-dir", folder)
+        again, kept = ask(s)
+        same("after a new start", again, fresh)
+        check("what was kept is known, but for the damaged file", sum(k > 40 for k in kept) == 5, kept)
+        s.end()
+    s = Server("--parallel", "2", "-t", "1", "--cache-memory", "700K")
+    again, _ = ask(s)
+    same("in little memory", again, fresh)
+    again, kept = ask(s)
+    same("again", again, fresh)
+    check("only a part is kept", min(kept) < 10, kept)
+    s.end()
+
+
 def check_keys():
     with tempfile.NamedTemporaryFile("w") as keys:
         keys.write("# keys\n\nfirst-key\nsecond-key\n")
@@ -732,7 +765,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_keys):
+    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_kept, check_keys):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

@@ -70,7 +70,7 @@ class _Tracer(ctypes.Structure):
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("context", c_uint32), ("sequences", c_uint32), ("batch", c_uint32), ("output_rows", c_uint32),
                 ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64),
-                ("cache_positions", c_uint64)]
+                ("cache_positions", c_uint64), ("spare_sequences", c_uint64)]
 
 
 class _Row(ctypes.Structure):

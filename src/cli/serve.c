@@ -21,7 +21,7 @@ typedef struct serve_values {
     engine_options engine;
     chat_options chat;
     sampling_options sampling;
-    const char *host, *name, *key_file, *body;
+    const char *host, *name, *key_file, *body, *cache_memory, *cache_folder;
     uint32_t port, parallel, prompt_rows, draft, queue, connections, patience;
     text_list keys;
 } serve_values;
@@ -48,6 +48,13 @@ static const option rows[] = {
     {OPTION_ROW(0, "draft", COUNT, serve_values, draft, "N",
                 "guesses up to N tokens of each answer at once, as `hearth run --draft` does (default 0, none)"),
      .alias = "draft-max", .least = 0, .most = 7},
+    {OPTION_ROW(
+         0, "cache-memory", TEXT, serve_values, cache_memory, "SIZE",
+         "memory for keys and values, of answers and of what earlier requests have read, which is given up when it is "
+         "needed, the least recently used first (default: what --parallel full contexts take)"),
+     .alias = "cache-ram"},
+    {OPTION_ROW(0, "cache-dir", TEXT, serve_values, cache_folder, "FOLDER",
+                "what was read is stored there when the server ends, and known when it starts again")},
     {OPTION_ROW(0, "queue", COUNT, serve_values, queue, "N",
                 "answers that wait for one of these; further requests are told to come again (default 256)"),
      .least = 0, .most = 65536},
@@ -170,6 +177,12 @@ static void say(const loaded *l, const serve *s, const serve_options *o, const m
                 o->session.sequences, serve_context(s), hearth_mode_name(hearth_engine_mode(l->engine)),
                 hearth_guarantee_name(hearth_engine_guarantee(l->engine)));
     }
+    const char *problem;
+    uint32_t restored = serve_restored(s, &problem);
+    if (problem && !messages->quiet)
+        output_note("warning", "not all of %s is used: %s", o->cache_folder, problem);
+    if (restored > 0 && messages->verbose)
+        fprintf(stderr, "%s: %u sequences that were read before\n", o->cache_folder, restored);
     printf("listening on %s\n", serve_url(s));
     output_flush();
 }
@@ -213,10 +226,12 @@ static hearth_status load_and_serve(serve_values *v, serve_options *o, hearth_er
 static hearth_status run_serve(void *values, operands *rest, hearth_error *error)
 {
     serve_values *v = values;
-    uint64_t body;
+    uint64_t body, cache = 0;
     TRY(serve_check(error));
     TRY(common_take_model("serve", &v->engine.model, rest, 0, true, error));
     TRY(common_size("serve", "body-limit", v->body, &body, error));
+    if (v->cache_memory)
+        TRY(common_size("serve", "cache-memory", v->cache_memory, &cache, error));
     TRY(check_keys(&v->keys, error));
     if (v->key_file)
         TRY(read_keys(&v->keys, v->key_file, rest->memory, error));
@@ -231,6 +246,8 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .sampling = v->sampling.sampling,
         .has_seed = has_seed,
         .session = {.context = v->engine.context, .sequences = v->parallel, .kv = (hearth_kv)v->engine.kv},
+        .cache_bytes = cache,
+        .cache_folder = v->cache_folder,
         .prompt_rows = v->prompt_rows,
         .draft = v->draft,
         .queue = v->queue,

@@ -4,15 +4,15 @@
 #include <assert.h>
 #include <string.h>
 
-bool kv_pages_plan(kv_pages *p, uint32_t sequences, uint32_t context, uint64_t positions)
+bool kv_pages_plan(kv_pages *p, uint32_t sequences, uint32_t spare, uint32_t context, uint64_t positions)
 {
     p->sequences = sequences;
     p->context = context;
     p->positions = context < KV_PAGE ? context : KV_PAGE;
     p->per_sequence = kv_pages_of(p, context);
-    uint64_t most = (uint64_t)sequences * p->per_sequence;
+    uint64_t most = (uint64_t)sequences * p->per_sequence, full = (uint64_t)(sequences - spare) * p->per_sequence;
     uint64_t wanted = positions / p->positions + (positions % p->positions > 0);
-    uint64_t count = positions > 0 && wanted < most ? wanted : most;
+    uint64_t count = positions == 0 ? full : wanted < most ? wanted : most;
     p->count = p->free_count = count <= UINT32_MAX ? (uint32_t)count : UINT32_MAX;
     return count <= UINT32_MAX;
 }

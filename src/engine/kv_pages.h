@@ -24,9 +24,10 @@ typedef struct kv_pages {
     bool *marked;               /* [sequences] scratch of kv_pages_wanted, false between calls    */
 } kv_pages;
 
-/* Sets the numbers for sequences of up to `context` positions, which together hold `positions` (0, or more than they can
- * have: sequences * context). The arrays are the caller's, zeroed. Returns false if there are too many pages. */
-bool kv_pages_plan(kv_pages *p, uint32_t sequences, uint32_t context, uint64_t positions);
+/* Sets the numbers for sequences of up to `context` positions, which together hold `positions`, but no more than all can have.
+ * 0: as many as all can have but `spare` of them, which live of what the others leave. The arrays are the caller's, zeroed.
+ * Returns false if there are too many pages. */
+bool kv_pages_plan(kv_pages *p, uint32_t sequences, uint32_t spare, uint32_t context, uint64_t positions);
 
 /* Returns the pages that so many positions take. */
 static inline uint32_t kv_pages_of(const kv_pages *p, uint32_t length)

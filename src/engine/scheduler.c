@@ -59,10 +59,10 @@ struct hearth_scheduler {
     hearth_session *session;
     uint32_t prompt_rows, most_waiting;
     bool forget;
-    uint32_t place_count;
-    place *places;      /* [place_count] */
+    uint32_t place_count, most_running;
+    place *places;      /* [place_count]  of which most_running have a job at most */
     turn *turns;        /* [place_count] of the present step */
-    hearth_row *rows;   /* [place_count * (1 + DRAFT_MOST) + prompt_rows] */
+    hearth_row *rows;   /* [most_running * (1 + DRAFT_MOST) + prompt_rows] */
     float *logits;      /* [output_rows][vocabulary_size] */
     job *first, **last; /* that wait */
     uint64_t last_id;
@@ -91,9 +91,10 @@ hearth_status hearth_scheduler_create_sized(hearth_scheduler **out, hearth_sessi
     if (own.prompt_rows > MOST_OPTION || own.waiting > MOST_OPTION)
         return fail(error, HEARTH_INVALID, "scheduler: %u prompt rows, %u waiting requests: at most %u of each",
                     own.prompt_rows, own.waiting, MOST_OPTION);
-    if (session->output_rows < session->sequences)
+    uint32_t most_running = session->sequences - session->spare;
+    if (session->output_rows < most_running)
         return fail(error, HEARTH_INVALID, "scheduler: the session has %u output rows, fewer than its %u sequences",
-                    session->output_rows, session->sequences);
+                    session->output_rows, most_running);
     hearth_scheduler *s = mem_new(sizeof *s);
     if (!s)
         return fail_memory(error, "scheduler", sizeof *s);
@@ -102,8 +103,9 @@ hearth_status hearth_scheduler_create_sized(hearth_scheduler **out, hearth_sessi
     s->most_waiting = own.waiting ? own.waiting : DEFAULT_WAITING;
     s->forget = own.forget;
     s->place_count = session->sequences;
+    s->most_running = most_running;
     s->last = &s->first;
-    size_t rows = (size_t)s->place_count * (1 + DRAFT_MOST) + s->prompt_rows;
+    size_t rows = (size_t)s->most_running * (1 + DRAFT_MOST) + s->prompt_rows;
     s->places = mem_new_array(s->place_count, sizeof *s->places);
     s->turns = mem_new_array(s->place_count, sizeof *s->turns);
     s->rows = mem_new_array(rows, sizeof *s->rows);
@@ -414,7 +416,7 @@ static bool make_room(hearth_scheduler *s, const job *j, uint32_t at)
  * those behind it. */
 static void admit(hearth_scheduler *s)
 {
-    while (s->first && s->load.running < s->place_count) {
+    while (s->first && s->load.running < s->most_running) {
         job *j = s->first;
         if (s->refused == j->id && s->tried == s->ended)
             return;

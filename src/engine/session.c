@@ -29,6 +29,7 @@
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
 #define MOST_MARKS    1024
+#define MOST_SPARE    65536u
 
 /* Size of a cache line. */
 #define PIECE_ALIGNMENT 64
@@ -188,7 +189,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
 static bool set_context(hearth_session *s, uint32_t context)
 {
     s->context = context;
-    return kv_pages_plan(&s->pages, s->sequences, context, s->cache_positions);
+    return kv_pages_plan(&s->pages, s->sequences, s->spare, context, s->cache_positions);
 }
 
 /* Bytes that are available for a session: main memory, what is left of the device budget, and the whole budget. */
@@ -334,10 +335,12 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
 {
     const hyperparameters *h = &engine->model->hyper;
     s->engine = engine;
-    s->sequences = options->sequences ? options->sequences : 1;
+    uint32_t own = options->sequences ? options->sequences : 1;
+    s->spare = options->spare_sequences <= MOST_SPARE ? (uint32_t)options->spare_sequences : MOST_SPARE;
+    s->sequences = own + s->spare;
     s->cache_positions = options->cache_positions;
     bool counted = set_context(s, options->context ? options->context : h->context_length);
-    s->output_rows = options->output_rows ? options->output_rows : s->sequences;
+    s->output_rows = options->output_rows ? options->output_rows : own;
     s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
     s->marks = options->marks ? (uint32_t)options->marks : DEFAULT_MARKS;
@@ -354,6 +357,9 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (options->marks > MOST_MARKS)
         return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
                     (unsigned long long)options->marks, MOST_MARKS);
+    if (options->spare_sequences > MOST_SPARE)
+        return fail(error, HEARTH_INVALID, "session: %llu spare sequences: at most %u",
+                    (unsigned long long)options->spare_sequences, MOST_SPARE);
     s->cache.format = options->kv;
     size_t cache_bytes; /* on both sides together */
     if (!counted || !size_multiply(kv_pages_positions(&s->pages, s->pages.count),

@@ -27,6 +27,8 @@ struct driver {
     scorer *scorer;
     live *live;
     size_t vocabulary;
+    kept_found kept;
+    bool saves; /* what was read is in order */
     mailbox box;
     pthread_t thread;
     bool has_thread;
@@ -401,6 +403,12 @@ static void *work(void *user)
 
 /* ------------------------------------------------------------------ life */
 
+/* Returns the sequences of the session. */
+static uint32_t sequences(const driver *d)
+{
+    return d->options.session.sequences + (uint32_t)d->options.session.spare_sequences;
+}
+
 hearth_status driver_create(driver **out, const hearth_engine *engine, const driver_options *options,
                             hearth_error *error)
 {
@@ -416,6 +424,9 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     pthread_mutex_init(&d->lock, NULL);
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
+    if (options->folder)
+        TRY_OR(failed, status, kept_restore(d->session, sequences(d), options->folder, options->name, &d->kept, error));
+    d->saves = options->folder != NULL;
     TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
@@ -458,6 +469,8 @@ void driver_destroy(driver *d)
         return;
     driver_stop(d);
     hearth_scheduler_destroy(d->scheduler);
+    if (d->saves && d->lost.status == HEARTH_OK)
+        kept_save(d->session, sequences(d), d->options.folder, d->options.name);
     scorer_destroy(d->scorer);
     live_destroy(d->live);
     hearth_session_destroy(d->session);
@@ -487,6 +500,11 @@ void driver_cancel(driver *d, job *j)
 size_t driver_room(const driver *d)
 {
     return d->box.most;
+}
+
+const kept_found *driver_kept(const driver *d)
+{
+    return &d->kept;
 }
 
 uint32_t driver_context(const driver *d)

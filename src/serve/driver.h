@@ -6,6 +6,7 @@
 #define SERVE_DRIVER_H
 
 #include "job.h"
+#include "kept.h"
 #include "live.h"
 #include "metrics.h"
 
@@ -17,6 +18,7 @@ typedef struct driver_options {
     uint32_t queue;       /* most answers that wait                   */
     metrics *metrics;
     double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
+    const char *folder, *name;   /* of what is kept, see kept.h; folder NULL: nothing is */
     void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
     void *user;
 } driver_options;
@@ -37,6 +39,8 @@ void driver_cancel(driver *d, job *j);
 /* Returns the most answers of one job that could ever be taken, and the positions of a sequence. */
 size_t driver_room(const driver *d);
 uint32_t driver_context(const driver *d);
+/* Returns what the folder had; all zero where none was named. */
+const kept_found *driver_kept(const driver *d);
 /* Returns false once the device has failed; then *error says how. */
 bool driver_is_well(driver *d, hearth_error *error);
 

@@ -57,6 +57,7 @@ hearth_status scorer_create(scorer **out, const hearth_engine *engine, const hea
     hearth_model_describe(hearth_engine_model(engine), &info);
     *s = (scorer){.engine = engine, .options = *options, .vocabulary = info.vocabulary_size};
     s->options.sequences = 1;
+    s->options.spare_sequences = 0;
     s->options.output_rows = PART_ROWS;
     s->last = &s->first;
     *out = s;

@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include "../base/memory.h"
+#include "../engine/engine.h"
 
 #include <string.h>
 #include <sys/eventfd.h>
@@ -11,6 +12,8 @@
 
 /* Descriptors that are needed besides those of connections: files of the model, threads, devices. */
 #define OTHER_DESCRIPTORS 128
+/* Sequences that keep what earlier requests have read. */
+#define KEPT_SEQUENCES 64
 
 /* Asks the system for a descriptor for each connection; with fewer, some connections wait to be accepted. */
 static void want_descriptors(uint32_t connections)
@@ -31,16 +34,33 @@ static void on_lost(void *user)
         return; /* it is raised already */
 }
 
+/* Sets how much of what was read is kept: besides the sequences that answer others, which live of the same memory. With
+ * recurrent layers each would take memory of its own, so there are none. */
+static void set_kept(serve *s)
+{
+    hearth_session_options *session = &s->options.session;
+    uint64_t each = engine_position_bytes(s->engine, session->kv);
+    session->spare_sequences = s->engine->host_recurrent + s->engine->device_recurrent > 0 ? 0 : KEPT_SEQUENCES;
+    if (s->options.cache_bytes > 0 && each > 0)
+        session->cache_positions = s->options.cache_bytes / each;
+}
+
 static hearth_status open_parts(serve *s, hearth_error *error)
 {
+    set_kept(s);
     driver_options own = {.session = s->options.session,
                           .prompt_rows = s->options.prompt_rows,
                           .queue = s->options.queue,
                           .metrics = &s->metrics,
                           .predicted = s->options.predicted,
+                          .folder = s->options.cache_folder,
+                          .name = s->options.name,
                           .on_lost = on_lost,
                           .user = s};
     TRY(serve_check(error));
+    if (own.session.cache_positions == 0 && s->options.cache_bytes > 0)
+        return fail(error, HEARTH_INVALID, "serve: %llu bytes do not hold the keys and values of one token",
+                    (unsigned long long)s->options.cache_bytes);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->lost < 0)
         return fail_errno(error, "serve", "eventfd");
@@ -101,6 +121,13 @@ uint32_t serve_context(const serve *s)
 int serve_lost(const serve *s)
 {
     return s->lost;
+}
+
+uint32_t serve_restored(const serve *s, const char **refusal)
+{
+    const kept_found *kept = driver_kept(s->driver);
+    *refusal = kept->refused > 0 ? kept->first.text : NULL;
+    return kept->restored;
 }
 
 hearth_status serve_state(serve *s, hearth_error *error)

@@ -21,6 +21,8 @@ typedef struct serve_options {
     hearth_sampling sampling;       /* where a request says nothing                 */
     bool has_seed;                  /* that of `sampling` is meant; else every answer draws its own */
     hearth_session_options session; /* its sequences: answers that are written at once              */
+    uint64_t cache_bytes;           /* for keys and values of all sequences; 0: as many as they can have */
+    const char *cache_folder;       /* keeps what was read when the server ends; NULL: nothing is kept  */
     double predicted;               /* tokens per second of one answer, by the plan; 0: unknown     */
     uint32_t prompt_rows;           /* tokens of prompts in a step; 0: as in hearth_scheduler_options */
     uint32_t draft;                 /* hearth_answer_options.draft_tokens of every answer           */
@@ -42,6 +44,9 @@ void serve_close(serve *s);
 const char *serve_url(const serve *s);
 /* Returns the positions of a sequence. */
 uint32_t serve_context(const serve *s);
+/* Returns how many sequences came out of the folder; *refusal: why the first of those that did not was refused, NULL: all
+ * did. */
+uint32_t serve_restored(const serve *s, const char **refusal);
 /* Returns a descriptor that can be read once the server cannot compute any more. */
 int serve_lost(const serve *s);
 /* Returns why it cannot: HEARTH_OK: it can. */

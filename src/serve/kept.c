@@ -1,0 +1,60 @@
+/* kept.c - see kept.h. */
+#include "kept.h"
+
+#include "../base/clock.h"
+#include "../base/file.h"
+#include "../base/memory.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define SAVE_SECONDS 3.0
+/* Shorter sequences are read again as soon as their files are. */
+#define LEAST_TOKENS 64
+
+/* Writes the path of a sequence's file. false: it is too long for a path. */
+static bool path_of(char path[PATH_MAX], const char *folder, const char *name, uint32_t sequence)
+{
+    int begin = snprintf(path, PATH_MAX, "%s/", folder);
+    int size = snprintf(path + begin, begin < PATH_MAX ? (size_t)(PATH_MAX - begin) : 0, "%s-%u.seq", name, sequence);
+    if (begin + size >= PATH_MAX)
+        return false;
+    for (char *c = path + begin; *c; c++)
+        *c = *c == '/' ? '_' : *c;
+    return true;
+}
+
+hearth_status kept_restore(hearth_session *session, uint32_t sequences, const char *folder, const char *name,
+                           kept_found *out, hearth_error *error)
+{
+    char path[PATH_MAX];
+    hearth_error why = {0};
+    *out = (kept_found){0};
+    if (!file_is_folder(folder))
+        return fail(error, HEARTH_IO, "%s: is no folder", folder);
+    for (uint32_t i = 0; i < sequences; i++) {
+        if (!path_of(path, folder, name, i))
+            return fail(error, HEARTH_INVALID, "%s: is too long for a path", folder);
+        if (!file_exists(path))
+            continue;
+        if (hearth_session_restore_file(session, out->restored, path, &why) == HEARTH_OK) {
+            out->restored++;
+        } else if (out->refused++ == 0) {
+            out->first = why;
+        }
+    }
+    return HEARTH_OK;
+}
+
+void kept_save(const hearth_session *session, uint32_t sequences, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    double begun = clock_seconds();
+    for (uint32_t i = 0; i < sequences && path_of(path, folder, name, i); i++) {
+        if (hearth_session_length(session, i) < LEAST_TOKENS)
+            (void)unlink(path);
+        else if (clock_seconds() - begun < SAVE_SECONDS)
+            (void)hearth_session_save_file(session, i, path, NULL);
+    }
+}
