@@ -134,6 +134,7 @@ def check_state(s):
     same("health", s.ask("/health")[2], {"status": "ok"})
     models = s.ask("/v1/models")[2]
     same("models", [m["id"] for m in models["data"]], [os.path.basename(MODEL)[:-5]])
+    same("where they end", (models["has_more"], models["first_id"], models["last_id"]), (False,) + 2 * (models["data"][0]["id"],))
     same("a model", s.ask("/v1/models/" + models["data"][0]["id"])[2], models["data"][0])
     same("another model", s.ask("/v1/models/x%2Fy")[2]["error"]["code"], "model_not_found")
     props = s.ask("/props")[2]

@@ -3,6 +3,8 @@
 
 #include "../base/memory.h"
 
+#include <time.h>
+
 void state_health(serve *s, span body, reply *out)
 {
     (void)body;
@@ -24,18 +26,28 @@ void state_live(serve *s, span body, reply *out)
     reply_json(out, driver_live(s->driver));
 }
 
+/* What OpenAI's API says of a model, and Anthropic's, which has other names for the same; and what hearth knows of it. */
 static json_t *model_json(const serve *s)
 {
-    return json_pack("{s:o, s:s, s:I, s:s, s:{s:s, s:I, s:I, s:I}}", "id", json_text(span_of(s->options.name)),
-                     "object", "model", "created", (json_int_t)s->started, "owned_by", "hearth", "meta", "family",
-                     s->info.family, "n_vocab", (json_int_t)s->info.vocabulary_size, "n_ctx",
-                     (json_int_t)driver_context(s->driver), "n_params", (json_int_t)s->info.parameter_count);
+    char created[32] = "1970-01-01T00:00:00Z";
+    time_t started = (time_t)s->started;
+    struct tm parts;
+    if (gmtime_r(&started, &parts))
+        (void)strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    json_t *name = json_text(span_of(s->options.name));
+    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:O, s:s, s:s, s:{s:s, s:I, s:I, s:I}}", "id", name, "object", "model",
+                     "created", (json_int_t)s->started, "owned_by", "hearth", "type", "model", "display_name", name,
+                     "created_at", created, "lifecycle", "active", "meta", "family", s->info.family, "n_vocab",
+                     (json_int_t)s->info.vocabulary_size, "n_ctx", (json_int_t)driver_context(s->driver), "n_params",
+                     (json_int_t)s->info.parameter_count);
 }
 
 void state_models(serve *s, span body, reply *out)
 {
     (void)body;
-    reply_json(out, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s)));
+    json_t *name = json_text(span_of(s->options.name));
+    reply_json(out, json_pack("{s:s, s:[o], s:b, s:o, s:O}", "object", "list", "data", model_json(s), "has_more", false,
+                              "first_id", name, "last_id", name));
 }
 
 void state_model(serve *s, span name, reply *out)
