@@ -7,7 +7,7 @@ import asyncio
 import time
 
 import anthropic
-from common import Server, check, greedy, raises, run, same, thinking_server, valid
+from common import Server, check, commands, greedy, raises, run, same, shell, thinking_server, valid
 
 TALK = [{"role": "user", "content": "Tell me"}]
 # The package has no argument for the temperature any more; what it does not know goes in extra_body.
@@ -137,8 +137,15 @@ def models():
     raises("another model", anthropic.NotFoundError, lambda: client.models.retrieve("x/y"))
 
 
+def page():
+    """The command of docs/serve.md prints an answer."""
+    told = [c for c in commands("ANTHROPIC_BASE_URL", server.url) if "python3" in c]
+    same("commands of the page", len(told), 1)
+    check("what they print", shell(told[0]).strip())
+
+
 def end():
     server.end()
 
 
-run(messages, message_stream, count_tokens, thinking, models, errors, keys, together, end)
+run(messages, message_stream, count_tokens, thinking, models, errors, keys, together, page, end)

@@ -3,6 +3,9 @@ of the same model. Every script is called with HEARTH and MODEL, and after them,
 """
 import json
 import math
+import os
+import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -114,6 +117,24 @@ def log_probabilities(ids):
         most = max(logits)
         found.append((logits[token] - most - math.log(sum(math.exp(x - most) for x in logits)), logits[token] == most))
     return found
+
+
+# ------------------------------------------------------------------ the page
+
+def commands(word, url):
+    """Returns the commands of docs/serve.md that have this word in their first line, for a server at this address."""
+    page = (pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "serve.md").read_text()
+    found = re.findall(r"^    \$ (.*\n(?:    > .*\n)*)", page, re.MULTILINE)
+    found = [c.replace("\n    > ", "\n").strip() for c in found if re.search(r"\b%s\b" % word, c.split("\n")[0])]
+    return [c.replace("http://127.0.0.1:8080", url) for c in found if not c.startswith("pip ")]
+
+
+def shell(command):
+    """Returns what a command prints where python3 is this one."""
+    environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, timeout=120)
+    same("exit status of %s (%s)" % (command, done.stderr[-300:]), done.returncode, 0)
+    return done.stdout
 
 
 # ------------------------------------------------------------------ running

@@ -9,11 +9,12 @@ import json
 import math
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
 
-from common import EXACT, MODEL, Server, check, hearth, log_probabilities, near, run, same, token_ids
+from common import EXACT, MODEL, Server, check, commands, hearth, log_probabilities, near, run, same, token_ids
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTEXT = 512
@@ -56,15 +57,18 @@ def write(name, documents):
     pathlib.Path(folder.name, name + ".jsonl").write_text(lines)
 
 
-def evaluate(*tasks, more=""):
-    """Runs lm_eval as its users do. Returns the results and samples of each task."""
+def evaluate(*tasks):
+    """Runs the command of docs/serve.md with other tasks. Returns the results and samples of each."""
     out = tempfile.mkdtemp(dir=folder.name)
-    environment = dict(os.environ, HF_HOME=out, HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    done = subprocess.run([sys.executable, "-m", "lm_eval", "--model", "local-completions", "--model_args",
-                           "model=stories,base_url=%s/v1/completions,max_length=%d%s" % (server.url, CONTEXT, more),
-                           "--tasks", ",".join(tasks), "--include_path", str(HERE / "tasks"), "--output_path", out, "--log_samples"],
+    told = commands("lm_eval", server.url)
+    same("commands of the page", len(told), 1)
+    told = told[0].replace("\\\n", " ").replace("--limit 100", "").replace("hellaswag", ",".join(tasks))
+    words = shlex.split(told)
+    check("its tasks", ",".join(tasks) in words, words)
+    environment = dict(os.environ, HF_HOME=out, HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1")
+    done = subprocess.run([sys.executable, "-m", *words, "--include_path", str(HERE / "tasks"), "--output_path", out, "--log_samples"],
                           cwd=folder.name, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=500)
-    check("lm_eval %s" % more, done.returncode == 0, done.stderr[-600:])
+    check("lm_eval", done.returncode == 0, done.stderr[-600:])
     results = json.loads(pathlib.Path(glob.glob(out + "/**/results_*.json", recursive=True)[0]).read_text())["results"]
     samples = {}
     for task in tasks:
@@ -150,7 +154,7 @@ def tasks():
     write("stories_word", word)
     write("stories_examples", words(2, 60))
     names = ("stories_perplexity", "stories_windows", "stories_ending", "stories_word")
-    results, samples = evaluate(*names, more=",num_concurrent=4")
+    results, samples = evaluate(*names)
     compare_perplexity(results["stories_perplexity"])
     compare_windows(results["stories_windows"])
     compare_choices("stories_ending", ending, results["stories_ending"], samples["stories_ending"])

@@ -6,7 +6,7 @@ every field. To add a part, write a function and name it in the last line.
 import asyncio
 
 import openai
-from common import Server, check, greedy, log_probabilities, near, raises, run, same, thinking_server, token_ids, valid
+from common import Server, check, commands, greedy, log_probabilities, near, raises, run, same, shell, thinking_server, token_ids, valid
 
 TALK = [{"role": "user", "content": "Tell me"}]
 CHAT = {"model": "any", "messages": TALK, "temperature": 0, "max_tokens": 24}
@@ -195,9 +195,16 @@ def together():
         same("number %d of sixteen" % number, got, expected)
 
 
+def page():
+    """The command of docs/serve.md prints an answer."""
+    told = [c for c in commands("OPENAI_BASE_URL", server.url) if "python3" in c]
+    same("commands of the page", len(told), 1)
+    check("what they print", shell(told[0]).strip())
+
+
 def end():
     server.end()
 
 
 run(models, chat, chat_stream, chat_probabilities, completions, completion_probabilities, responses, reasoning, errors, keys,
-    full, together, end)
+    full, together, page, end)
