@@ -167,12 +167,15 @@ def keys():
 
 def full():
     """A full queue is an error of its own class, which the package waits for and asks again."""
-    narrow = Server("--chat-template", "chatml", "--parallel", "1", "--queue", "1")
-    busy = client_of(narrow.url).completions.create(**{**TEXT, "max_tokens": 400}, n=1, stream=True, extra_body={"ignore_eos": True})
+    narrow = Server("--parallel", "1", "--queue", "63", "-t", "1")
+    many = {**TEXT, "max_tokens": 400, "n": 64, "extra_body": {"ignore_eos": True}}
+    busy = client_of(narrow.url).completions.create(**many, stream=True)
     next(iter(busy))
-    waiting = client_of(narrow.url, max_retries=0)
-    raises("a full queue", openai.InternalServerError, lambda: waiting.completions.create(**{**TEXT, "max_tokens": 400}, n=2))
+    error = raises("a full queue", openai.InternalServerError, lambda: client_of(narrow.url).completions.create(**many))
+    same("its status and code", (error.status_code, error.code), (503, "queue_full"))
     busy.close()
+    again = client_of(narrow.url, max_retries=8).completions.create(**TEXT)
+    same("once there is room", again.choices[0].text, continued["text"])
     narrow.end()
 
 
