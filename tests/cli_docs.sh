@@ -37,6 +37,13 @@ hearth eval sparsity gemma* | a published model, from a Python package of 250 MB
 hearth tune gemma*     | the same
 hearth serve *         | does not end; cli_serve runs one
 curl *                 | asks a server; cli_serve asks the same
+pip install *          | packages of others
+OPENAI_BASE_URL=* python3 * | asks a server; cli_clients asks the same
+ANTHROPIC_BASE_URL=* python3 * | the same
+lm_eval *              | asks a server about a text of a registry; cli_clients asks it about texts that are here
+ANTHROPIC_BASE_URL=* claude | a program that is not at hand
+OPENAI_API_BASE=* aider * | the same
+OPENAI_API_BASE_URL=* open-webui * | the same
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 
@@ -47,6 +54,8 @@ machine: AMD EPYC*     | a plan, of a model that is not at hand
 achieved: *            | a run beside its plan
 {                      | a machine, or a model, as a file
 {"sides": *            | a placement
+models:                | settings of an editor
+"language_models": {   | the same
 '
 
 # Commands that are run in a smaller form, what they print not being compared: a sed expression, and why.

@@ -166,12 +166,14 @@ static const struct question {
     const char *last; /* what only the end of a stream has; NULL: a whole answer */
 } questions[] = {
     {text_tokenize, "{\"content\": \"Once upon a time\", \"with_pieces\": true}", NULL},
+    {text_tokenize, "{\"prompt\": \"Once upon a time\"}", NULL},
     {text_detokenize, "{\"tokens\": [1, 403, 407]}", NULL},
     {text_apply_template,
      "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]}]}", NULL},
     {state_metrics, "", NULL},
     {state_slots, "", NULL},
     {state_props, "", NULL},
+    {state_tokenizer, "", NULL},
     {state_models, "", NULL},
     {state_health, "", NULL},
     {chat_answer_request,

@@ -134,6 +134,7 @@ def check_state(s):
     same("health", s.ask("/health")[2], {"status": "ok"})
     models = s.ask("/v1/models")[2]
     same("models", [m["id"] for m in models["data"]], [os.path.basename(MODEL)[:-5]])
+    same("where they end", (models["has_more"], models["first_id"], models["last_id"]), (False,) + 2 * (models["data"][0]["id"],))
     same("a model", s.ask("/v1/models/" + models["data"][0]["id"])[2], models["data"][0])
     same("another model", s.ask("/v1/models/x%2Fy")[2]["error"]["code"], "model_not_found")
     props = s.ask("/props")[2]
@@ -148,6 +149,12 @@ def check_text(s):
                               timeout=60).stdout
     same("tokenize", ids, [int(i) for i in expected.split()])
     same("detokenize", s.ask("/detokenize", {"tokens": ids[1:]})[2]["content"].strip(), "Once upon a time")
+    for body, tokens in (({}, ids), ({"add_special_tokens": False}, ids[1:]), ({"add_special": False}, ids)):
+        answer = s.ask("/tokenize", dict(body, prompt="Once upon a time"))[2]
+        same("tokenize as vLLM does: %r" % body, answer, {"count": len(tokens), "max_model_len": 512, "tokens": tokens})
+    same("detokenize as vLLM does", s.ask("/detokenize", {"tokens": ids[1:]})[2]["prompt"].strip(), "Once upon a time")
+    same("the tokenizer", s.ask("/tokenizer_info")[2],
+         {"bos_token": "<s>", "eos_token": "</s>", "model_max_length": 512, "chat_template": None})
     pieces = s.ask("/tokenize", {"content": "Once", "with_pieces": True})[2]["tokens"]
     same("pieces", [p["piece"] for p in pieces], ["\u2581Once"])
     messages = [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]
@@ -279,6 +286,7 @@ def check_responses(s):
     used, others = answer["usage"], expected["usage"]
     same("its usage", (used["input_tokens"], used["output_tokens"], used["total_tokens"]),
          (others["prompt_tokens"], 24, others["total_tokens"]))
+    same("details of its usage", sorted(used["input_tokens_details"]), ["cache_write_tokens", "cached_tokens"])
     for given in ([{"role": "user", "content": "Tell me"}],
                   [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Tell "}, {"type": "input_text", "text": "me"}]}]):
         same("input %r" % given, s.ask(RESPONSES, response(given))[2]["output"][0]["content"], answer["output"][0]["content"])

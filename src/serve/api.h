@@ -6,7 +6,7 @@
 #include "talk.h"
 
 /* state_api.c: what there is, and how it is. */
-handler state_health, state_live, state_metrics, state_props, state_slots, state_models, state_model;
+handler state_health, state_live, state_metrics, state_props, state_tokenizer, state_slots, state_models, state_model;
 /* text_api.c: text and tokens, without computing. */
 handler text_tokenize, text_detokenize, text_apply_template;
 /* chat_api.c, completion_api.c: answers. */

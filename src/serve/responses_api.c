@@ -72,9 +72,9 @@ static json_t *whole_item(const talk *t, block_kind kind, size_t index, json_t *
 static json_t *usage(const talk *t)
 {
     const response *r = t->own;
-    return json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", (json_int_t)t->prompt_tokens,
-                     "input_tokens_details", "cached_tokens", (json_int_t)t->reused_tokens, "output_tokens",
-                     (json_int_t)t->answer_tokens, "output_tokens_details", "reasoning_tokens",
+    return json_pack("{s:I, s:{s:I, s:i}, s:I, s:{s:I}, s:I}", "input_tokens", (json_int_t)t->prompt_tokens,
+                     "input_tokens_details", "cached_tokens", (json_int_t)t->reused_tokens, "cache_write_tokens", 0,
+                     "output_tokens", (json_int_t)t->answer_tokens, "output_tokens_details", "reasoning_tokens",
                      (json_int_t)r->thought_tokens, "total_tokens",
                      (json_int_t)t->prompt_tokens + (json_int_t)t->answer_tokens);
 }

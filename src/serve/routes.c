@@ -8,6 +8,7 @@ static const route routes[] = {
     {"GET", "/live", false, state_live, false, &problem_openai},
     {"GET", "/metrics", false, state_metrics, false, &problem_openai},
     {"GET", "/props", false, state_props, false, &problem_openai},
+    {"GET", "/tokenizer_info", false, state_tokenizer, false, &problem_openai},
     {"GET", "/slots", false, state_slots, false, &problem_openai},
     {"GET", "/v1/models", false, state_models, false, &problem_openai},
     {"GET", "/v1/models/", false, state_model, true, &problem_openai},

@@ -1,7 +1,9 @@
-/* state_api.c - what there is, and how it is: /health, /v1/models, /props, /slots, /metrics. */
+/* state_api.c - what there is, and how it is: /health, /v1/models, /props, /tokenizer_info, /slots, /metrics. */
 #include "api.h"
 
 #include "../base/memory.h"
+
+#include <time.h>
 
 void state_health(serve *s, span body, reply *out)
 {
@@ -24,18 +26,28 @@ void state_live(serve *s, span body, reply *out)
     reply_json(out, driver_live(s->driver));
 }
 
+/* What OpenAI's API says of a model, and Anthropic's, which has other names for the same; and what hearth knows of it. */
 static json_t *model_json(const serve *s)
 {
-    return json_pack("{s:o, s:s, s:I, s:s, s:{s:s, s:I, s:I, s:I}}", "id", json_text(span_of(s->options.name)),
-                     "object", "model", "created", (json_int_t)s->started, "owned_by", "hearth", "meta", "family",
-                     s->info.family, "n_vocab", (json_int_t)s->info.vocabulary_size, "n_ctx",
-                     (json_int_t)driver_context(s->driver), "n_params", (json_int_t)s->info.parameter_count);
+    char created[32] = "1970-01-01T00:00:00Z";
+    time_t started = (time_t)s->started;
+    struct tm parts;
+    if (gmtime_r(&started, &parts))
+        (void)strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    json_t *name = json_text(span_of(s->options.name));
+    return json_pack("{s:o, s:s, s:I, s:s, s:s, s:O, s:s, s:s, s:{s:s, s:I, s:I, s:I}}", "id", name, "object", "model",
+                     "created", (json_int_t)s->started, "owned_by", "hearth", "type", "model", "display_name", name,
+                     "created_at", created, "lifecycle", "active", "meta", "family", s->info.family, "n_vocab",
+                     (json_int_t)s->info.vocabulary_size, "n_ctx", (json_int_t)driver_context(s->driver), "n_params",
+                     (json_int_t)s->info.parameter_count);
 }
 
 void state_models(serve *s, span body, reply *out)
 {
     (void)body;
-    reply_json(out, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s)));
+    json_t *name = json_text(span_of(s->options.name));
+    reply_json(out, json_pack("{s:s, s:[o], s:b, s:o, s:O}", "object", "list", "data", model_json(s), "has_more", false,
+                              "first_id", name, "last_id", name));
 }
 
 void state_model(serve *s, span name, reply *out)
@@ -50,16 +62,16 @@ void state_model(serve *s, span name, reply *out)
     reply_problem(out, &p);
 }
 
-/* The model's own template, or what the server was told to use. */
-static json_t *template_json(const serve *s)
+/* The model's own template, or what the server was told to use. null: there is none, or only a name and no name is taken. */
+static json_t *template_json(const serve *s, bool takes_name)
 {
     span own = {0};
     if (s->options.template_text)
         own = span_of(s->options.template_text);
-    else if (s->options.template_name)
-        own = span_of(s->options.template_name);
-    else
+    else if (!s->options.template_name)
         own.data = hearth_model_chat_template(s->model, &own.size);
+    else if (takes_name)
+        own = span_of(s->options.template_name);
     return own.data ? json_text(own) : json_null();
 }
 
@@ -76,8 +88,25 @@ void state_props(serve *s, span body, reply *out)
                          "build", "hearth " HEARTH_VERSION, "mode", hearth_mode_name(hearth_engine_mode(s->engine)),
                          "guarantee", hearth_guarantee_name(hearth_engine_guarantee(s->engine)), "n_ctx",
                          (json_int_t)driver_context(s->driver), "total_slots", (json_int_t)s->options.session.sequences,
-                         "queue", (json_int_t)s->options.queue, "chat_template", template_json(s),
+                         "queue", (json_int_t)s->options.queue, "chat_template", template_json(s, true),
                          "default_generation_settings", settings));
+}
+
+static json_t *token_json(const serve *s, int32_t id)
+{
+    span spelling = {0};
+    if (id >= 0)
+        spelling.data = hearth_token_text(s->model, id, &spelling.size);
+    return spelling.data ? json_text(spelling) : json_null();
+}
+
+/* What vLLM's server says of its tokenizer, and lm-eval asks before it lets a server tokenize. */
+void state_tokenizer(serve *s, span body, reply *out)
+{
+    (void)body;
+    reply_json(out, json_pack("{s:o, s:o, s:I, s:o}", "bos_token", token_json(s, s->info.bos), "eos_token",
+                              token_json(s, s->info.eos), "model_max_length", (json_int_t)driver_context(s->driver),
+                              "chat_template", template_json(s, false)));
 }
 
 static json_t *slot_json(const serve *s, size_t number, const driver_answer *a)

@@ -1,14 +1,20 @@
-/* text_api.c - text and tokens, without computing: /tokenize, /detokenize, /apply-template. */
+/* text_api.c - text and tokens, without computing: /tokenize, /detokenize, /apply-template.
+ *
+ * A text is called `content` by clients of llama.cpp's server, and `prompt` by those of vLLM's, such as lm-eval, for which
+ * BOS is added unless they say otherwise. Answers have both names. */
 #include "api.h"
 
 typedef struct tokenize_fields {
-    span content;
-    bool special, control, pieces;
+    span content, prompt;
+    bool special, prompt_special; /* where it is content, prompt */
+    bool control, pieces;
 } tokenize_fields;
 
 static const field tokenize_rows[] = {
     {FIELD_ROW("content", TEXT, tokenize_fields, content)},
+    {FIELD_ROW("prompt", TEXT, tokenize_fields, prompt)},
     {FIELD_ROW("add_special", BOOL, tokenize_fields, special)},
+    {FIELD_ROW("add_special_tokens", BOOL, tokenize_fields, prompt_special)},
     {FIELD_ROW("parse_special", BOOL, tokenize_fields, control)},
     {FIELD_ROW("with_pieces", BOOL, tokenize_fields, pieces)},
 };
@@ -33,18 +39,21 @@ static json_t *token_json(const serve *s, int32_t id, bool pieces)
 
 static bool tokenize(serve *s, json_t *body, reply *out, problem *p)
 {
-    tokenize_fields f = {.control = true};
+    tokenize_fields f = {.prompt_special = true, .control = true};
     int32_t *ids;
     size_t count;
     hearth_error error = {0};
     if (!fields_read(FIELDS(tokenize_rows), body, "", &f, p))
         return false;
-    if (!f.content.data)
+    bool is_prompt = !f.content.data && f.prompt.data;
+    span text = is_prompt ? f.prompt : f.content;
+    if (!text.data)
         return problem_field(p, "content", "missing", "content: is missing");
-    unsigned flags = (f.special ? HEARTH_TEXT_SPECIAL : 0) | (f.control ? HEARTH_TEXT_PARSE_CONTROL : 0);
-    hearth_status status = hearth_tokenize(s->model, f.content.data, f.content.size, flags, &ids, &count, &error);
+    unsigned flags = ((is_prompt ? f.prompt_special : f.special) ? HEARTH_TEXT_SPECIAL : 0) |
+                     (f.control ? HEARTH_TEXT_PARSE_CONTROL : 0);
+    hearth_status status = hearth_tokenize(s->model, text.data, text.size, flags, &ids, &count, &error);
     if (status != HEARTH_OK)
-        return problem_of(p, "content", status, error.text);
+        return problem_of(p, is_prompt ? "prompt" : "content", status, error.text);
     json_t *list = json_array();
     for (size_t i = 0; i < count && list; i++)
         if (json_array_append_new(list, token_json(s, ids[i], f.pieces)) != 0) {
@@ -52,7 +61,9 @@ static bool tokenize(serve *s, json_t *body, reply *out, problem *p)
             list = NULL;
         }
     hearth_free(ids);
-    reply_json(out, list ? json_pack("{s:o}", "tokens", list) : NULL);
+    reply_json(out, list ? json_pack("{s:I, s:I, s:o}", "count", (json_int_t)count, "max_model_len",
+                                     (json_int_t)driver_context(s->driver), "tokens", list)
+                         : NULL);
     return true;
 }
 
@@ -91,8 +102,10 @@ static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
         return problem_of(p, NULL, status, error.text);
     bool ok = put_text(reader, tokens, &text, p);
     hearth_detokenizer_destroy(reader);
-    if (ok)
-        reply_json(out, json_pack("{s:o}", "content", json_text((span){text.size ? text.data : "", text.size})));
+    if (ok) {
+        json_t *said = json_text((span){text.size ? text.data : "", text.size});
+        reply_json(out, json_pack("{s:o, s:O}", "content", said, "prompt", said));
+    }
     buffer_free(&text);
     return ok;
 }
