@@ -76,6 +76,22 @@ is "no file for a command that takes none" "$(candidates devices "")" ""
 is "help of help" "$(candidates help run "")" ""
 is "options of hearth" "$(candidates - | xargs)" "--help --version"
 
+# Where an allocation fails, a page is whole or not there.
+library=$TOOLS/libfail_malloc.so
+if [ -e "$library" ]; then
+    LD_PRELOAD=$library FAIL_MALLOC_COUNT=$scratch/count "$HEARTH" manual "$scratch/man"
+    mkdir "$scratch/some"
+    for ((n = 0; n < $(cat "$scratch/count"); n += 37)); do # one of each kind, over all pages
+        rm -f "$scratch/some"/*
+        got=0
+        LD_PRELOAD=$library FAIL_MALLOC_AT=$n "$HEARTH" manual "$scratch/some" 2>"$scratch/err" || got=$?
+        [ $got = 0 ] && is "files where allocation $n fails" "$(diff -r "$scratch/man" "$scratch/some")" "" && continue
+        is "status where allocation $n fails" $got 1
+        is "lines where allocation $n fails" "$(grep -c memory "$scratch/err") of $(wc -l <"$scratch/err")" "1 of 1"
+        is "pages where allocation $n fails" "$(diff -r "$scratch/man" "$scratch/some" | grep -v '^Only in .*/man: ')" ""
+    done
+fi
+
 # roff's own opinion of the pages.
 if command -v groff >/dev/null; then
     for page in "$scratch/man"/*.1; do
