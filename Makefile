@@ -41,9 +41,16 @@ format:
 install: all
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
+# A package of Debian, for the machine's own release: build/package/hearth_VERSION_ARCHITECTURE.deb.
+deb:
+	tools/install-packages build package
+	cmake --preset package
+	cmake --build build/package $(QUIET)
+	cpack --config build/package/CPackConfig.cmake -B build/package
+
 clean:
 	rm -rf build
 
 .NOTPARALLEL:
 
-.PHONY: all deps demo test lint fuzz bench format install clean
+.PHONY: all deps demo test lint fuzz bench format install deb clean

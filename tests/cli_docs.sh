@@ -23,6 +23,10 @@ not_run='
 make demo*             | builds the very tree that is being tested
 make test*             | would run this test
 make                   | has been called, or this test would not run
+make deb*              | compiles all anew for another prefix; cli_package packs this build
+sudo *                 | installs, or starts, for everybody
+man *                  | asks for pages that are not installed; cli_manual reads them
+docker *               | downloads Debian, and compiles all anew
 make install*          | installs for everybody; cli_examples does it in a folder of its own
 export PKG_CONFIG_PATH* | of that installation
 cc examples/*          | of that installation
@@ -56,6 +60,7 @@ achieved: *            | a run beside its plan
 {"sides": *            | a placement
 models:                | settings of an editor
 "language_models": {   | the same
+[[]Service]*           | settings of the unit of systemd
 '
 
 # Commands that are run in a smaller form, what they print not being compared: a sed expression, and why.
@@ -167,7 +172,7 @@ smaller_form() { # smaller_form COMMAND
 clone() { # clone FOLDER
     mkdir -p "$1/build/release/test-data/small"
     cp -r "$SOURCE/models" "$1/"
-    ln -s "$SOURCE"/{bench,bindings,docs,examples,include,tests,tools} "$1/"
+    ln -s "$SOURCE"/{bench,bindings,docs,examples,include,packaging,tests,tools} "$1/"
     ln -s "$BUILD"/hearth "$BUILD"/bench "$BUILD"/libhearth.so.0 "$1/build/release/"
     ln -s "$DATA"/{corpora,golden,models} "$1/build/release/test-data/"
     head -c 10000 "$DATA/corpora/stories-train-sample.txt" >"$1/build/release/test-data/small/stories-train-sample.txt"

@@ -137,5 +137,12 @@ extern const command command_tokenize;
 extern const command command_template;
 extern const command command_tune;
 extern const command command_serve;
+extern const command command_manual;
+extern const command command_complete;
+
+/* All of them in the order of the overview, NULL-terminated; main.c. */
+extern const command *const all_commands[];
+/* Returns the command of that name in a NULL-terminated list; NULL: there is none. */
+const command *command_find(const command *const *among, const char *name);
 
 #endif

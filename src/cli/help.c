@@ -32,6 +32,13 @@ static void print_wrapped(const char *text, int indent, int at)
     putchar('\n');
 }
 
+void help_option(char out[HELP_OPTION_SIZE], const option *o)
+{
+    int n = snprintf(out, HELP_OPTION_SIZE, "%s%s", o->help, o->list ? ": " : "");
+    if (o->list && n >= 0 && n < HELP_OPTION_SIZE)
+        o->list(out + n, HELP_OPTION_SIZE - (size_t)n);
+}
+
 static void print_option(const option *o)
 {
     char left[96];
@@ -45,10 +52,8 @@ static void print_option(const option *o)
         n = 0;
     }
     printf("%*s", HELP_COLUMN - n, "");
-    char text[512];
-    n = snprintf(text, sizeof text, "%s%s", o->help, o->list ? ": " : "");
-    if (o->list && n >= 0 && (size_t)n < sizeof text)
-        o->list(text + n, sizeof text - (size_t)n);
+    char text[HELP_OPTION_SIZE];
+    help_option(text, o);
     print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
 }
 
@@ -58,15 +63,22 @@ static void print_commands(const command *const *commands)
         printf("  %-10s  %s\n", (*commands)->name, (*commands)->summary);
 }
 
-void help_overview(const command *const *commands)
+const char help_about[] =
+    "This version skips the neurons that are zero, on the CPU and, where asked, a GPU at the same time.";
+const char help_conventions[] =
+    "`hearth help COMMAND` explains one of them with an example; `hearth --version` says which this is.\n"
+    "MODEL is a GGUF file or a Hugging Face folder everywhere. Results go to standard output, everything else to "
+    "standard "
+    "error.";
+
+void help_overview(void)
 {
-    puts("hearth " HEARTH_VERSION " runs large language models by not reading what is zero.\n"
-         "This version skips the neurons that are zero, on the CPU and, where asked, a GPU at the same time.\n\n"
-         "usage: hearth COMMAND [options]\n");
-    print_commands(commands);
-    puts("\n`hearth help COMMAND` explains one of them with an example; `hearth --version` says which this is.\n"
-         "MODEL is a GGUF file or a Hugging Face folder everywhere. Results go to standard output,\n"
-         "everything else to standard error.");
+    puts("hearth " HEARTH_VERSION " " HELP_PURPOSE ".");
+    print_wrapped(help_about, 0, 0);
+    puts("\nusage: hearth COMMAND [options]\n");
+    print_commands(all_commands);
+    putchar('\n');
+    print_wrapped(help_conventions, 0, 0);
 }
 
 void help_command(const command *c)
@@ -83,6 +95,6 @@ void help_command(const command *c)
             print_option(&t->rows[i]);
     }
     if (c->run)
-        printf("  -h, --help%*sthis text\n", HELP_COLUMN - 12, "");
+        printf("  -h, --help%*s" HELP_HELP "\n", HELP_COLUMN - 12, "");
     printf("\nexample\n%s\n", c->example);
 }

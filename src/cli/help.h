@@ -4,8 +4,20 @@
 
 #include "command.h"
 
-/* Prints the list of commands; commands is NULL-terminated. */
-void help_overview(const command *const *commands);
+/* What hearth does, in a few words. */
+#define HELP_PURPOSE "runs large language models by not reading what is zero"
+/* Options that no table has. */
+#define HELP_HELP    "prints a help text"
+#define HELP_VERSION "prints the version"
+/* What else the overview says: before the list of commands, and after it. */
+extern const char help_about[], help_conventions[];
+
+/* The description of an option, with the possible values where another table defines them. */
+#define HELP_OPTION_SIZE 512
+void help_option(char out[HELP_OPTION_SIZE], const option *o);
+
+/* Prints the list of all commands. */
+void help_overview(void);
 /* Prints usage, description, options and example. */
 void help_command(const command *c);
 

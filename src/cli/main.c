@@ -11,13 +11,34 @@
 #include <string.h>
 
 /* Each command is defined in a file of its own, with its name, function, summary and options. */
-static const command *const commands[] = {
-    &command_run,      &command_serve,    &command_plan,     &command_eval, &command_bench,
-    &command_devices,  &command_convert,  &command_quantize, &command_pack, &command_inspect,
-    &command_tokenize, &command_template, &command_profile,  &command_tune, NULL,
+const command *const all_commands[] = {
+    &command_run,
+    &command_serve,
+    &command_plan,
+    &command_eval,
+    &command_bench,
+    &command_devices,
+    &command_convert,
+    &command_quantize,
+    &command_pack,
+    &command_inspect,
+    &command_tokenize,
+    &command_template,
+    &command_profile,
+    &command_tune,
+    &command_manual,
+    &command_complete,
+    NULL,
 };
 
 #define MAX_COMMANDS 32
+
+const command *command_find(const command *const *among, const char *name)
+{
+    while (*among && strcmp((*among)->name, name) != 0)
+        among++;
+    return *among;
+}
 
 /* parent: the command whose subcommands are searched, or NULL. */
 static hearth_status unknown_command(const char *where, const command *parent, const char *name,
@@ -42,13 +63,9 @@ static hearth_status unknown_command(const char *where, const command *parent, c
 static hearth_status find_command(const char *where, const command *parent, const char *name, const command **out,
                                   hearth_error *error)
 {
-    const command *const *all = parent ? parent->subcommands : commands;
-    for (const command *const *c = all; *c; c++)
-        if (strcmp((*c)->name, name) == 0) {
-            *out = *c;
-            return HEARTH_OK;
-        }
-    return unknown_command(where, parent, name, all, error);
+    const command *const *all = parent ? parent->subcommands : all_commands;
+    *out = command_find(all, name);
+    return *out ? HEARTH_OK : unknown_command(where, parent, name, all, error);
 }
 
 static hearth_status run_command(const command *c, char *const *arguments, size_t count, hearth_error *error)
@@ -100,7 +117,7 @@ static hearth_status dispatch(char *const *arguments, size_t count, hearth_error
 static hearth_status show_help(char *const *arguments, size_t count, hearth_error *error)
 {
     if (count == 0 || is_help(arguments[0]) || strcmp(arguments[0], "help") == 0) {
-        help_overview(commands);
+        help_overview();
         return HEARTH_OK;
     }
     const command *c;

@@ -290,8 +290,7 @@ static bool name_is(const char *name, const char *word, size_t length)
     return name && strlen(name) == length && strncmp(name, word, length) == 0;
 }
 
-/* Finds the row that an argument names, and its table. */
-static const option *find_option(const command *c, const char *argument, const option_table **table)
+const option *options_find(const command *c, const char *argument, const option_table **table)
 {
     bool is_long = argument[1] == '-';
     size_t length = is_long ? strcspn(argument + 2, "=") : 0;
@@ -330,7 +329,7 @@ static hearth_status take_option(parser *p, char *const *arguments, size_t count
 {
     const char *argument = arguments[*i];
     const option_table *table;
-    const option *o = find_option(p->command, argument, &table);
+    const option *o = options_find(p->command, argument, &table);
     if (!o)
         return unknown_option(p, argument);
     char shown[64];
