@@ -137,5 +137,6 @@ extern const command command_tokenize;
 extern const command command_template;
 extern const command command_tune;
 extern const command command_serve;
+extern const command command_pull;
 
 #endif
