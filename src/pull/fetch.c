@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-/* A try that brings so much is progress, after which retries are counted from 0. */
+/* A try that comes so much further than all before it is progress, after which retries are counted from 0. One that only brings
+ * the same bytes again is not. */
 #define WORTH_BYTES ((uint64_t)1 << 20)
 
 struct fetcher {
@@ -106,6 +107,7 @@ typedef struct attempt {
     uint32_t asked_seconds; /* by the last answer's Retry-After */
     bool transient;         /* the last failure may pass          */
     bool at_once;           /* the next try is another request, for which nobody has to wait */
+    uint64_t reached;       /* bytes that the furthest try had          */
     uint64_t received;      /* bytes of all tries                 */
 } attempt;
 
@@ -143,7 +145,7 @@ static hearth_status try_until(attempt *a, transfer_request *request, void (*pre
     retry r = {0};
     hearth_error cause; /* not the caller's, which may be NULL */
     for (;;) {
-        uint64_t before = a->received;
+        uint64_t before = a->reached;
         a->transient = a->at_once = false;
         a->asked_seconds = 0;
         if (prepare)
@@ -153,7 +155,7 @@ static hearth_status try_until(attempt *a, transfer_request *request, void (*pre
         if (status == HEARTH_OK)
             return status;
         a->transient = a->transient || network;
-        if (a->received - before >= WORTH_BYTES)
+        if (a->reached - before >= WORTH_BYTES)
             r.used = 0;
         status = wait_for_next(a, &r, status, &cause);
         if (status != HEARTH_OK)
@@ -193,7 +195,6 @@ static hearth_status text_body(void *user, const void *data, size_t size_bytes, 
     text_fetch *t = user;
     if (size_bytes > t->limit - t->out->size)
         return fail(error, HEARTH_IO, "%.400s: the answer has more than %zu bytes", t->attempt.url, t->limit);
-    t->attempt.received += size_bytes;
     return buffer_put(t->out, data, size_bytes) ? HEARTH_OK : fail_memory(error, t->attempt.url, size_bytes);
 }
 
@@ -349,9 +350,11 @@ static hearth_status file_body(void *user, const void *data, size_t size_bytes, 
         return fail(error, HEARTH_IO, "%.400s: sends more than the %llu bytes it should have", x->source->url,
                     (unsigned long long)x->total);
     }
-    x->attempt.received += size_bytes;
     TRY(part_put(x->part, data, size_bytes, error));
-    x->attempt.f->done = part_size(x->part);
+    uint64_t size = part_size(x->part);
+    x->attempt.received += size_bytes;
+    x->attempt.reached = size > x->attempt.reached ? size : x->attempt.reached;
+    x->attempt.f->done = size;
     return HEARTH_OK;
 }
 
@@ -433,8 +436,7 @@ static hearth_status look_at_target(file_fetch *x, const char *what, bool *done,
 static hearth_status say_what_stays(const file_fetch *x, hearth_status status, hearth_error *error)
 {
     char size[16];
-    bool is_of_use = part_validator(x->part) || digest_is_known(&x->source->digest);
-    if (!error || !is_of_use || part_size(x->part) == 0 || !file_exists(part_path(x->part)))
+    if (!error || !part_is_useful(x->part))
         return status;
     hearth_error cause = *error;
     return fail(error, status, "%s; the same command goes on behind the %s in %s", cause.text,
@@ -463,7 +465,7 @@ hearth_status fetch_file(fetcher *f, const fetch_source *source, const char *tar
         return HEARTH_OK;
     TRY(part_open(&x.part, &options, error));
     f->what = what;
-    f->done = part_size(x.part);
+    f->done = x.attempt.reached = part_size(x.part);
     f->total = source->size == SIZE_UNKNOWN ? 0 : source->size;
     hearth_status status = receive_and_name(&x, error);
     if (status != HEARTH_OK)

@@ -187,8 +187,7 @@ void part_close(part *p)
 {
     if (!p)
         return;
-    struct stat about;
-    if (p->is_locked && !p->is_gone && fstat(p->fd, &about) == 0 && about.st_size == 0)
+    if (p->is_locked && !part_is_useful(p))
         part_remove(p);
     if (p->fd >= 0)
         close(p->fd);
@@ -200,6 +199,11 @@ void part_close(part *p)
 }
 
 /* ------------------------------------------------------------------ bytes */
+
+bool part_is_useful(const part *p)
+{
+    return !p->is_gone && p->size > 0 && (p->validator || digest_is_known(&p->options->digest));
+}
 
 uint64_t part_size(const part *p)
 {
@@ -273,6 +277,8 @@ hearth_status part_commit(part *p, bool replace, hearth_error *error)
 
 void part_remove(part *p)
 {
+    if (p->is_gone)
+        return;
     p->is_gone = true;
     (void)unlink(p->path);
     (void)unlink(p->sidecar);

@@ -24,9 +24,11 @@ typedef struct part_options {
  * nothing can tell whether the content is still the same. `o` must live as long. HEARTH_IO: it cannot be opened, is not a
  * plain file, or another process has it open for the same purpose. HEARTH_CANCELLED: by the progress. */
 hearth_status part_open(part **out, const part_options *o, hearth_error *error);
-/* Closes it. It stays, unless it is empty. */
+/* Closes it. It stays where a later try can go on with it (part_is_useful), else it is removed. */
 void part_close(part *p);
 
+/* Returns whether it holds bytes that belong to something: to what a validator names, or to a digest. */
+bool part_is_useful(const part *p);
 uint64_t part_size(const part *p);
 /* Returns the path of FILE.part. */
 const char *part_path(const part *p);
