@@ -8,7 +8,7 @@ is "help help" "$("$HEARTH" help help)" "$overview"
 is "help --help" "$("$HEARTH" help --help)" "$overview"
 has "version" "$("$HEARTH" --version)" "hearth 0."
 
-for command in run serve "eval ppl" "eval logits" "eval humaneval" bench devices convert quantize pack inspect tokenize tune; do
+for command in run serve pull "eval ppl" "eval logits" "eval humaneval" bench devices convert quantize pack inspect tokenize tune; do
     # shellcheck disable=SC2086 # a command may be two words
     help=$("$HEARTH" $command --help)
     # shellcheck disable=SC2086

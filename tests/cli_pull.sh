@@ -108,6 +108,30 @@ else
     [ "$received" -gt 0 ] && [ "$received" -lt "$(($(wc -c <"$model") - 400000))" ] && pass || fail "received again: $received"
     rm "$scratch/here/"*
 
+    # Every n-th allocation fails: the whole file, or one line and status 1.
+    library=$TOOLS/libfail_malloc.so
+    if [ -e "$library" ]; then # sanitizers have a malloc of their own
+        mkdir "$scratch/memory"
+        limited() { # limited NAME=VALUE
+            env "$@" LD_PRELOAD="$library" "$HEARTH" pull "$http/files/stories-relu-q8_0.gguf" -o "$scratch/memory/a" \
+                --sha256 "$sum" -q >/dev/null 2>"$scratch/err"
+        }
+        limited FAIL_MALLOC_COUNT="$scratch/count" && pass || fail "without a failure: $(cat "$scratch/err")"
+        errors=0
+        for ((n = 0; n < $(cat "$scratch/count"); n++)); do
+            rm -f "$scratch/memory/"*
+            if limited FAIL_MALLOC_AT="$n"; then
+                cmp -s "$model" "$scratch/memory/a" && pass || fail "the file where allocation $n fails"
+            else
+                errors=$((errors + 1))
+                is "status and lines where allocation $n fails" "$? $(wc -l <"$scratch/err")" "1 1"
+                has "the line where allocation $n fails" "$(cat "$scratch/err")" "memory"
+                [ -e "$scratch/memory/a" ] && fail "a file where allocation $n fails" || pass
+            fi
+        done
+        [ "$errors" -gt 8 ] && pass || fail "only $errors errors where allocations fail"
+    fi
+
     # A repository, whose files nginx redirects.
     printf '[{"type": "file", "path": "stories-relu-q8_0.gguf", "size": %d, "lfs": {"oid": "%s"}}]' "$(wc -c <"$model")" "$sum" \
         >"$scratch/site/me/stories.json"
@@ -133,10 +157,6 @@ else
     kill "$server"
     wait "$server" 2>/dev/null || true
 fi
-
-# ------------------------------------------------------------------ memory
-
-# Every n-th allocation fails, of hearth, libcurl and libcrypto: the whole file, or one line and status 1.
 
 # ------------------------------------------------------------------ servers that misbehave
 

@@ -273,7 +273,7 @@ static hearth_status read_redirect(char **out, const transfer *t, const char *ur
         return fail(error, HEARTH_IO, "%.400s: redirects to nowhere", url);
     if (url_check(to, &reason) != HEARTH_OK)
         return fail(error, HEARTH_IO, "%.300s: redirects to %.300s, which is no plain URL of http or https", url, to);
-    if (url_is_encrypted(url) && !url_is_encrypted(to))
+    if (!url_may_redirect(url, to))
         return fail(error, HEARTH_IO, "%.300s: redirects from https to http: %.300s", url, to);
     *out = mem_copy_text(to, strlen(to));
     return *out ? HEARTH_OK : fail_memory(error, url, strlen(to));

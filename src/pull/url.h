@@ -9,7 +9,8 @@
 hearth_status url_check(const char *url, hearth_error *error);
 /* Returns whether both, which were checked, have the same scheme, host and port. */
 bool url_same_origin(const char *a, const char *b);
-bool url_is_encrypted(const char *url);
+/* Returns whether one checked URL may lead on to another: not from https to http. */
+bool url_may_redirect(const char *from, const char *to);
 /* Returns the name of the file that a checked URL leads to, decoded; NULL: its path ends with no name that is safe here,
  * or no memory. Free with mem_free. */
 char *url_file_name(const char *url);

@@ -27,22 +27,31 @@ static bool has_scheme(const char *url, const char *expected)
     return same;
 }
 
+/* Turns what libcurl says of a URL into an error. */
+static hearth_status judge(const char *url, CURLUcode code, const char *scheme, hearth_error *error)
+{
+    if (code == CURLUE_OUT_OF_MEMORY)
+        return fail_memory(error, "URL", strlen(url));
+    if (code == CURLUE_USER_NOT_ALLOWED)
+        return fail(error, HEARTH_INVALID, "pull: the URL has a user's name in it; --token-file is for secrets");
+    if (code != CURLUE_OK)
+        return fail(error, HEARTH_INVALID, "pull: %.300s: is not a URL: %s", url, curl_url_strerror(code));
+    if (strcasecmp(scheme, "http") != 0 && strcasecmp(scheme, "https") != 0)
+        return fail(error, HEARTH_INVALID, "pull: %.300s: is neither http nor https", url);
+    return HEARTH_OK;
+}
+
 hearth_status url_check(const char *url, hearth_error *error)
 {
     CURLU *parsed = curl_url();
-    if (!parsed)
-        return fail_memory(error, "URL", strlen(url));
-    CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER);
+    char *scheme = NULL;
+    CURLUcode code = parsed ? curl_url_set(parsed, CURLUPART_URL, url, CURLU_DISALLOW_USER) : CURLUE_OUT_OF_MEMORY;
+    if (code == CURLUE_OK)
+        code = curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0);
+    hearth_status status = judge(url, code, scheme, error);
+    curl_free(scheme);
     curl_url_cleanup(parsed);
-    if (code == CURLUE_USER_NOT_ALLOWED)
-        return fail(error, HEARTH_INVALID, "pull: the URL has a user's name in it; --token-file is for secrets");
-    if (code == CURLUE_OUT_OF_MEMORY)
-        return fail_memory(error, "URL", strlen(url));
-    if (code != CURLUE_OK)
-        return fail(error, HEARTH_INVALID, "pull: %.300s: is not a URL: %s", url, curl_url_strerror(code));
-    if (!url_is_encrypted(url) && !has_scheme(url, "http"))
-        return fail(error, HEARTH_INVALID, "pull: %.300s: is neither http nor https", url);
-    return HEARTH_OK;
+    return status;
 }
 
 bool url_same_origin(const char *a, const char *b)
@@ -58,9 +67,10 @@ bool url_same_origin(const char *a, const char *b)
     return same;
 }
 
-bool url_is_encrypted(const char *url)
+/* Without memory for an answer the answer is no. */
+bool url_may_redirect(const char *from, const char *to)
 {
-    return has_scheme(url, "https");
+    return has_scheme(to, "https") || has_scheme(from, "http");
 }
 
 char *url_file_name(const char *url)
