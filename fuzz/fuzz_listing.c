@@ -46,7 +46,8 @@ static void touch_listing(const listing *l)
 {
     for (size_t i = 0; i < l->count; i++) {
         const listed_file *f = &l->files[i];
-        if (!remote_path_is_safe(f->path) || strstr(f->path, "../") || f->path[0] == '/' || !listing_find(l, f->path))
+        if (!remote_path_is_safe(f->path) || strstr(f->path, "/../") || strncmp(f->path, "../", 3) == 0 ||
+            f->path[0] == '/' || !listing_find(l, f->path))
             abort();
         if (!remote_name_is_safe(remote_path_name(f->path)) || f->size > INT64_MAX)
             abort();

@@ -20,7 +20,7 @@ for command in run serve pull "eval ppl" "eval logits" "eval humaneval" bench de
     long=$(printf '%s\n' "$help" | awk 'length > 130' | wc -l)
     is "lines of $command over 130 columns" "$long" 0
     # Every option of the table is understood: with --help behind it nothing else happens.
-    for option in $(printf '%s\n' "$help" | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
+    for option in $(printf '%s\n' "$help" | grep -oE '^  (-., |    )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+'); do
         case "$help" in
             *"$option "[A-Z0-9a-z]*) value=1 ;;
             *) value= ;;

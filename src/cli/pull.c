@@ -124,9 +124,9 @@ static void say_file(const pull_file *file, const fetch_result *r)
 
 static json_t *file_json(const pull_file *file, const fetch_result *r)
 {
-    json_t *object = json_pack("{s:o, s:o, s:s, s:I, s:I}", "path", json_text(span_of(file->target)), "url",
+    json_t *object = json_pack("{s:o, s:o, s:s, s:I, s:I, s:f}", "path", json_text(span_of(file->target)), "url",
                                json_text(span_of(file->source.url)), "state", fetch_state_name(r->state), "bytes",
-                               (json_int_t)r->size, "received", (json_int_t)r->received);
+                               (json_int_t)r->size, "received", (json_int_t)r->received, "seconds", r->seconds);
     if (object && digest_is_known(&r->digest) &&
         json_object_set_new(object, digest_kind_key(r->digest.kind), json_string(r->digest.hex)) != 0) {
         json_decref(object);
@@ -137,9 +137,9 @@ static json_t *file_json(const pull_file *file, const fetch_result *r)
 
 /* ------------------------------------------------------------------ the command */
 
-/* Fetches all files. rows: gets one for each, for --json. */
-static hearth_status fetch_all(const pull_plan *plan, fetcher *f, const pull_values *v, pull_messages *messages, json_t *done,
-                               hearth_error *error)
+/* Fetches all files. done: gets a row for each, for --json. */
+static hearth_status fetch_all(const pull_plan *plan, fetcher *f, const pull_values *v, pull_messages *messages,
+                               json_t *done, hearth_error *error)
 {
     TRY(pull_make_folder(plan, error));
     for (size_t i = 0; i < plan->count; i++) {
@@ -165,12 +165,17 @@ static hearth_status report(const pull_plan *plan, const pull_values *v, json_t 
         return HEARTH_OK;
     }
     json_int_t bytes = 0;
+    double seconds = 0;
     json_t *row;
     size_t i;
-    json_array_foreach(done, i, row) bytes += json_integer_value(json_object_get(row, "bytes"));
-    return output_json(
-        json_pack("{s:o, s:I, s:O}", "model", json_text(span_of(plan->model)), "bytes", bytes, "files", done),
-        JSON_COMPACT, error);
+    json_array_foreach(done, i, row)
+    {
+        bytes += json_integer_value(json_object_get(row, "bytes"));
+        seconds += json_real_value(json_object_get(row, "seconds"));
+    }
+    return output_json(json_pack("{s:o, s:I, s:f, s:O}", "model", json_text(span_of(plan->model)), "bytes", bytes,
+                                 "seconds", seconds, "files", done),
+                       JSON_COMPACT | JSON_REAL_PRECISION(4), error);
 }
 
 static hearth_status pull_all(const pull_request *request, fetcher *f, const pull_values *v, pull_messages *messages,
@@ -276,9 +281,10 @@ const command command_pull = {
              "SHA-256 that the Hub or --sha256 says. Where it is there already nothing is done. The token goes to the "
              "Hub alone. "
              "Prints the path of the model.",
-    .example = "  $ hearth pull ggml-org/gemma-3-270m-it-GGUF:Q8_0\n"
-               "  gemma-3-270m-it-Q8_0.gguf: 292 MB in 6.1 s, 47.8 MB/s; SHA-256 as expected\n"
-               "  gemma-3-270m-it-Q8_0.gguf",
+    .example = "  $ hearth pull OWNER/REPO:Q4_K_M -o models/\n"
+               "  models/model-Q4_K_M.gguf: 1.12 GB in 26.3 s, 42.6 MB/s; SHA-256 as expected\n"
+               "  models/model-Q4_K_M.gguf\n"
+               "  $ hearth pull https://HOST/model.gguf --sha256 HEX",
     .tables = {OPTION_TABLE("pull", rows, 0)},
     .values_size = sizeof(pull_values),
     .defaults = defaults,
