@@ -37,6 +37,9 @@ hearth eval sparsity gemma* | a published model, from a Python package of 250 MB
 hearth tune gemma*     | the same
 hearth serve *         | does not end; cli_serve runs one
 curl *                 | asks a server; cli_serve asks the same
+hearth pull *          | downloads; cli_pull has servers of its own
+hearth run $(hearth pull * | the same
+hearth convert folder * | of what was downloaded
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 

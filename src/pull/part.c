@@ -166,11 +166,11 @@ hearth_status part_open(part **out, const part_options *o, hearth_error *error)
     part *p = mem_new(sizeof *p);
     if (!p)
         return fail_memory(error, o->target, sizeof *p);
-    p->options = o;
-    p->total = o->size;
-    p->fd = -1;
-    p->path = join(o->target, ".part");
-    p->sidecar = join(o->target, ".part.json");
+    *p = (part){.options = o,
+                .fd = -1,
+                .path = join(o->target, ".part"),
+                .sidecar = join(o->target, ".part.json"),
+                .total = o->size};
     hearth_status status =
         p->path && p->sidecar ? open_file(p, error) : fail_memory(error, o->target, strlen(o->target));
     if (status == HEARTH_OK)

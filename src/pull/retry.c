@@ -32,13 +32,14 @@ double retry_seconds(const retry *r, double delay_seconds, uint32_t asked_second
 
 bool retry_wait(double seconds, bool (*go_on)(void *user), void *user)
 {
-    double end = clock_seconds() + seconds;
-    for (double left = seconds; left > 0; left = end - clock_seconds()) {
+    double end = clock_seconds() + seconds, left = seconds;
+    while (left > 0) {
         double pause = left < ASK_INTERVAL_SECONDS ? left : ASK_INTERVAL_SECONDS;
         struct timespec request = {0, (long)(pause * 1e9)};
         (void)nanosleep(&request, NULL); /* a signal ends it early: go_on knows */
         if (go_on && !go_on(user))
             return false;
+        left = end - clock_seconds();
     }
     return true;
 }
