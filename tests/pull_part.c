@@ -36,9 +36,9 @@ static void waits(void **state)
 
 #ifdef HEARTH_HAVE_CURL
 
-#define TEXT "what is written"
+static const char text[] = "what is written";
 
-/* Of TEXT, by sha256sum; and by git hash-object. */
+/* Of the text, by sha256sum; and by git hash-object. */
 #define TEXT_SHA256 "3a22db05ac4a8b9677dcb36b3fef59f4c10fa49ba57be3005e79a3040674e11d"
 #define TEXT_SHA1   "9343a5e4ca550d2e8e41a48dd62eff3a9aeb2d8d"
 
@@ -46,11 +46,11 @@ static char target[PATH_MAX], part_name[PATH_MAX], sidecar[PATH_MAX];
 
 static part_options options_for(digest_kind kind, const char *hex)
 {
-    part_options o = {.target = target, .url = "http://a/b", .size = SIZE_UNKNOWN, .checking = "text"};
+    part_options o = {.target = target, .url = "http://a/b", .size = SIZE_UNKNOWN, .checking = "hashing"};
     assert_true(!hex || digest_parse(&o.digest, kind, hex));
     o.digest.kind = kind;
     if (kind == DIGEST_GIT_BLOB)
-        o.size = strlen(TEXT);
+        o.size = strlen(text);
     return o;
 }
 
@@ -61,17 +61,17 @@ static void remove_all(void)
     unlink(sidecar);
 }
 
-/* Writes `text`, in two pieces, behind what is there of TEXT; then names it. */
+/* Writes the text, in two pieces, behind what is there of it; then names it. */
 static hearth_status write_whole(const part_options *o, digest *got, hearth_error *error)
 {
     part *p;
     TRY(part_open(&p, o, error));
-    size_t there = (size_t)part_size(p), half = there + (strlen(TEXT) - there) / 2;
+    size_t there = (size_t)part_size(p), half = there + (strlen(text) - there) / 2;
     if (there == 0)
-        part_remember(p, "\"tag\"", strlen(TEXT));
-    hearth_status status = part_put(p, TEXT + there, half - there, error);
+        part_remember(p, "\"tag\"", strlen(text));
+    hearth_status status = part_put(p, text + there, half - there, error);
     if (status == HEARTH_OK)
-        status = part_put(p, TEXT + half, strlen(TEXT) - half, error);
+        status = part_put(p, text + half, strlen(text) - half, error);
     if (status == HEARTH_OK)
         status = part_digest(p, got, error);
     if (status == HEARTH_OK)
@@ -102,7 +102,7 @@ static void known_hashes(void **state)
         assert_string_equal(got.hex, expected[kind]);
         assert_int_equal(part_hash_file(target, kind, (hearth_progress){0}, "text", &got, &error), HEARTH_OK);
         assert_string_equal(got.hex, expected[kind]);
-        assert_content(target, TEXT);
+        assert_content(target, text);
         assert_false(file_exists(part_name) || file_exists(sidecar));
         remove_all();
     }
@@ -118,25 +118,25 @@ static void goes_on(void **state)
     part *p;
     const part_options o = options_for(DIGEST_SHA256, NULL);
     assert_int_equal(part_open(&p, &o, &error), HEARTH_OK);
-    part_remember(p, "\"tag\"", strlen(TEXT));
-    assert_int_equal(part_put(p, TEXT, 4, &error), HEARTH_OK);
+    part_remember(p, "\"tag\"", strlen(text));
+    assert_int_equal(part_put(p, text, 4, &error), HEARTH_OK);
     part *other;
     assert_int_equal(part_open(&other, &o, &error), HEARTH_IO);
     assert_non_null(strstr(error.text, "another process is writing it"));
     part_close(p);
     assert_int_equal(part_open(&p, &o, &error), HEARTH_OK);
     assert_int_equal(part_size(p), 4);
-    assert_int_equal(part_total(p), strlen(TEXT));
+    assert_int_equal(part_total(p), strlen(text));
     assert_string_equal(part_validator(p), "\"tag\"");
     part_close(p);
     assert_int_equal(write_whole(&o, &got, &error), HEARTH_OK);
     assert_string_equal(got.hex, TEXT_SHA256);
-    assert_content(target, TEXT);
+    assert_content(target, text);
     unlink(target);
     for (int changed = 0; changed < 2; changed++) {
         assert_int_equal(part_open(&p, &o, &error), HEARTH_OK);
-        part_remember(p, "\"tag\"", strlen(TEXT));
-        assert_int_equal(part_put(p, TEXT, 4, &error), HEARTH_OK);
+        part_remember(p, "\"tag\"", strlen(text));
+        assert_int_equal(part_put(p, text, 4, &error), HEARTH_OK);
         part_close(p);
         part_options with = options_for(DIGEST_SHA256, changed ? TEXT_SHA256 : NULL);
         with.url = changed ? o.url : "http://a/c";
@@ -165,14 +165,14 @@ static void every_operation_fails(void **state)
             status = write_whole(&o, &got, &error);
             fail_at(-1);
             if (status == HEARTH_OK) {
-                assert_content(target, TEXT);
+                assert_content(target, text);
                 continue;
             }
             assert_int_equal(status, memory ? HEARTH_NO_MEMORY : HEARTH_IO);
             assert_false(file_exists(target));
             assert_int_equal(write_whole(&o, &got, &error), HEARTH_OK);
             assert_string_equal(got.hex, TEXT_SHA256);
-            assert_content(target, TEXT);
+            assert_content(target, text);
         }
         assert_int_equal(mem_live(), 0);
     }
@@ -195,7 +195,7 @@ static void hashing_is_interrupted(void **state)
     part_options o = options_for(DIGEST_SHA256, TEXT_SHA256);
     assert_int_equal(part_open(&p, &o, &error), HEARTH_OK);
     part_remember(p, NULL, SIZE_UNKNOWN);
-    assert_int_equal(part_put(p, TEXT, 4, &error), HEARTH_OK);
+    assert_int_equal(part_put(p, text, 4, &error), HEARTH_OK);
     part_close(p);
     o.progress = (hearth_progress){stop, NULL};
     assert_int_equal(part_open(&p, &o, &error), HEARTH_CANCELLED);

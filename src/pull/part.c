@@ -95,9 +95,11 @@ void part_remember(part *p, const char *validator, uint64_t total)
     mem_free(p->validator);
     p->validator = validator ? mem_copy_text(validator, strlen(validator)) : NULL;
     p->total = total;
-    json_remember(p->sidecar, SIDECAR, SIDECAR_VERSION, p->options->url,
-                  json_pack("{s:s, s:s, s:I}", "validator", p->validator ? p->validator : "", "digest",
-                            p->options->digest.hex, "size", total <= INT64_MAX ? (json_int_t)total : (json_int_t)-1));
+    json_t *members =
+        json_pack("{s:s, s:s, s:I}", "validator", p->validator ? p->validator : "", "digest", p->options->digest.hex,
+                  "size", total <= INT64_MAX ? (json_int_t)total : (json_int_t)-1);
+    json_remember(p->sidecar, SIDECAR, SIDECAR_VERSION, p->options->url, members);
+    json_decref(members);
 }
 
 /* Reads the sidecar. Returns whether these bytes can be gone on with: a validator lets the server say whether they still
