@@ -48,6 +48,9 @@ lm_eval *              | asks a server about a text of a registry; cli_clients a
 ANTHROPIC_BASE_URL=* claude | a program that is not at hand
 OPENAI_API_BASE=* aider * | the same
 OPENAI_API_BASE_URL=* open-webui * | the same
+hearth pull *          | downloads; cli_pull has servers of its own
+hearth run $(hearth pull * | the same
+hearth convert folder * | of what was downloaded
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 

@@ -8,7 +8,7 @@ is "help help" "$("$HEARTH" help help)" "$overview"
 is "help --help" "$("$HEARTH" help --help)" "$overview"
 has "version" "$("$HEARTH" --version)" "hearth 0."
 
-for command in run serve "eval ppl" "eval logits" "eval humaneval" bench devices convert quantize pack inspect tokenize tune manual complete; do
+for command in run serve pull "eval ppl" "eval logits" "eval humaneval" bench devices convert quantize pack inspect tokenize tune manual complete; do
     # shellcheck disable=SC2086 # a command may be two words
     help=$("$HEARTH" $command --help)
     # shellcheck disable=SC2086
@@ -20,7 +20,7 @@ for command in run serve "eval ppl" "eval logits" "eval humaneval" bench devices
     long=$(printf '%s\n' "$help" | awk 'length > 130' | wc -l)
     is "lines of $command over 130 columns" "$long" 0
     # Every option of the table is understood: with --help behind it nothing else happens.
-    for option in $(printf '%s\n' "$help" | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
+    for option in $(printf '%s\n' "$help" | grep -oE '^  (-., |    )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+'); do
         case "$help" in
             *"$option "[A-Z0-9a-z]*) value=1 ;;
             *) value= ;;

@@ -30,6 +30,9 @@ bool file_is_folder(const char *path);
 bool file_is_same(const char *a, const char *b);
 /* Returns "folder/name" in a new block (free it with mem_free); NULL: no memory. */
 char *file_join(const char *folder, const char *name);
+/* Syncs the folder that a file lies in, so that a new name survives a power failure. The file is complete and in place by
+ * then, so errors are ignored. */
+void file_sync_folder(const char *path);
 
 /* A new file that gets its name only when it is committed. Until then it has no name (O_TMPFILE), or is
  * called ".NAME.XXXXXX" where the file system does not support that. If the program stops before the commit,

@@ -255,11 +255,9 @@ uint64_t file_writer_position(const file_writer *writer)
 
 /* ------------------------------------------------------------------ ending */
 
-/* Syncs the folder, so that the new name survives a power failure. The file is complete and in place
- * already, so errors are ignored. */
-static void sync_folder(const char *target)
+void file_sync_folder(const char *path)
 {
-    char *folder = folder_of(target);
+    char *folder = folder_of(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     mem_free(folder);
     if (fd < 0)
@@ -279,7 +277,7 @@ static hearth_status put_in_place(file_writer *writer, hearth_error *error)
         return fail_errno(error, writer->path, "cannot rename the new file");
     mem_free(writer->temporary);
     writer->temporary = NULL; /* nothing left to remove */
-    sync_folder(writer->target);
+    file_sync_folder(writer->target);
     return HEARTH_OK;
 }
 

@@ -137,6 +137,7 @@ extern const command command_tokenize;
 extern const command command_template;
 extern const command command_tune;
 extern const command command_serve;
+extern const command command_pull;
 extern const command command_manual;
 extern const command command_complete;
 

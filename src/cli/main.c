@@ -14,6 +14,7 @@
 const command *const all_commands[] = {
     &command_run,
     &command_serve,
+    &command_pull,
     &command_plan,
     &command_eval,
     &command_bench,

@@ -132,12 +132,13 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
     if (!p->what || strcmp(p->what, what) != 0 || done < p->done) {
         p->what = what;
         p->start = now;
+        p->first = done;
     }
     p->done = done;
     bool due = now - p->start >= PATIENCE_SECONDS && now - p->printed >= REFRESH_SECONDS;
-    if (p->terminal && due && total > 0 && done > 0 && done < total) {
-        double share = (double)done / (double)total;
-        print_bar(what, share, (now - p->start) * (1 - share) / share);
+    if (p->terminal && due && total > 0 && done > p->first && done < total) {
+        double left = (now - p->start) * (double)(total - done) / (double)(done - p->first);
+        print_bar(what, (double)done / (double)total, left);
         p->printed = now;
         p->shown = true;
     }

@@ -10,6 +10,7 @@ typedef struct progress {
     const char *what; /* the work last reported */
     double start;     /* when `what` began                               */
     double printed;   /* when the line was last written                  */
+    uint64_t first;   /* units that were done by then, perhaps by an earlier run */
     uint64_t done;
     bool shown;    /* the line is on the terminal */
     bool terminal; /* standard error is a terminal that can replace a line; may be set to false */

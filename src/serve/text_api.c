@@ -103,8 +103,8 @@ static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
     bool ok = put_text(reader, tokens, &text, p);
     hearth_detokenizer_destroy(reader);
     if (ok) {
-        json_t *said = json_text((span){text.size ? text.data : "", text.size});
-        reply_json(out, json_pack("{s:o, s:O}", "content", said, "prompt", said));
+        json_t *spelled = json_text((span){text.size ? text.data : "", text.size});
+        reply_json(out, json_pack("{s:o, s:O}", "content", spelled, "prompt", spelled));
     }
     buffer_free(&text);
     return ok;
