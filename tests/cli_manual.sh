@@ -54,7 +54,7 @@ for command in "${commands[@]}"; do
         expected=$(sed 's/.* is not one of //; s/, /\n/g' <<<"$error")
         is "values of $command $option" "$(candidates "${words[@]}" "$option" "")" "$expected"
         is "values of $command $option=" "$(candidates "${words[@]}" "$option=")" "$(sed "s/^/$option=/" <<<"$expected")"
-    done < <(printf '%s\n' "$help" | sed -nE 's/^ +((-., )?--[a-z-]+).*/\1/p')
+    done < <(printf '%s\n' "$help" | sed -nE 's/^ +((-., )?--[a-z0-9-]+).*/\1/p')
 done
 [ "$options" -gt 300 ] && [ "$choices" -gt 20 ] && pass || fail "$options options and $choices choices are too few"
 is "pages" "$(find "$scratch/man" -name '*.1' | wc -l)" $((1 + ${#commands[@]} + 1))

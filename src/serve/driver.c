@@ -27,7 +27,7 @@ struct driver {
     scorer *scorer;
     live *live;
     size_t vocabulary;
-    kept_found kept;
+    saved_found saved;
     bool saves; /* what was read is in order */
     mailbox box;
     pthread_t thread;
@@ -425,7 +425,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
     if (options->folder)
-        TRY_OR(failed, status, kept_restore(d->session, sequences(d), options->folder, options->name, &d->kept, error));
+        TRY_OR(failed, status, saved_load(d->session, sequences(d), options->folder, options->name, &d->saved, error));
     d->saves = options->folder != NULL;
     TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
@@ -470,7 +470,7 @@ void driver_destroy(driver *d)
     driver_stop(d);
     hearth_scheduler_destroy(d->scheduler);
     if (d->saves && d->lost.status == HEARTH_OK)
-        kept_save(d->session, sequences(d), d->options.folder, d->options.name);
+        saved_store(d->session, sequences(d), d->options.folder, d->options.name);
     scorer_destroy(d->scorer);
     live_destroy(d->live);
     hearth_session_destroy(d->session);
@@ -502,9 +502,9 @@ size_t driver_room(const driver *d)
     return d->box.most;
 }
 
-const kept_found *driver_kept(const driver *d)
+const saved_found *driver_saved(const driver *d)
 {
-    return &d->kept;
+    return &d->saved;
 }
 
 uint32_t driver_context(const driver *d)

@@ -6,9 +6,9 @@
 #define SERVE_DRIVER_H
 
 #include "job.h"
-#include "kept.h"
 #include "live.h"
 #include "metrics.h"
+#include "saved.h"
 
 typedef struct driver driver;
 
@@ -18,7 +18,7 @@ typedef struct driver_options {
     uint32_t queue;       /* most answers that wait                   */
     metrics *metrics;
     double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
-    const char *folder, *name;   /* of what is kept, see kept.h; folder NULL: nothing is */
+    const char *folder, *name;   /* of what is kept, see saved.h; folder NULL: nothing is */
     void (*on_lost)(void *user); /* called once, from the thread, when the device has failed for good */
     void *user;
 } driver_options;
@@ -40,7 +40,7 @@ void driver_cancel(driver *d, job *j);
 size_t driver_room(const driver *d);
 uint32_t driver_context(const driver *d);
 /* Returns what the folder had; all zero where none was named. */
-const kept_found *driver_kept(const driver *d);
+const saved_found *driver_saved(const driver *d);
 /* Returns false once the device has failed; then *error says how. */
 bool driver_is_well(driver *d, hearth_error *error);
 

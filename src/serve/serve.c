@@ -125,9 +125,9 @@ int serve_lost(const serve *s)
 
 uint32_t serve_restored(const serve *s, const char **refusal)
 {
-    const kept_found *kept = driver_kept(s->driver);
-    *refusal = kept->refused > 0 ? kept->first.text : NULL;
-    return kept->restored;
+    const saved_found *saved = driver_saved(s->driver);
+    *refusal = saved->refused > 0 ? saved->first.text : NULL;
+    return saved->restored;
 }
 
 hearth_status serve_state(serve *s, hearth_error *error)

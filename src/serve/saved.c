@@ -1,5 +1,5 @@
-/* kept.c - see kept.h. */
-#include "kept.h"
+/* saved.c - see saved.h. */
+#include "saved.h"
 
 #include "../base/clock.h"
 #include "../base/file.h"
@@ -25,12 +25,12 @@ static bool path_of(char path[PATH_MAX], const char *folder, const char *name, u
     return true;
 }
 
-hearth_status kept_restore(hearth_session *session, uint32_t sequences, const char *folder, const char *name,
-                           kept_found *out, hearth_error *error)
+hearth_status saved_load(hearth_session *session, uint32_t sequences, const char *folder, const char *name,
+                         saved_found *out, hearth_error *error)
 {
     char path[PATH_MAX];
     hearth_error why = {0};
-    *out = (kept_found){0};
+    *out = (saved_found){0};
     if (!file_is_folder(folder))
         return fail(error, HEARTH_IO, "%s: is no folder", folder);
     for (uint32_t i = 0; i < sequences; i++) {
@@ -47,7 +47,7 @@ hearth_status kept_restore(hearth_session *session, uint32_t sequences, const ch
     return HEARTH_OK;
 }
 
-void kept_save(const hearth_session *session, uint32_t sequences, const char *folder, const char *name)
+void saved_store(const hearth_session *session, uint32_t sequences, const char *folder, const char *name)
 {
     char path[PATH_MAX];
     double begun = clock_seconds();
