@@ -75,6 +75,8 @@ static void give(tool_calls *t, span text, bool control)
 /* Gives out the first bytes of what is held back. */
 static void let_go(tool_calls *t, size_t size)
 {
+    if (size == 0)
+        return;
     for (size_t i = 0, end; i < size; i = end) {
         bool control = t->control.data[i];
         for (end = i + 1; end < size && t->control.data[end] == t->control.data[i];)
