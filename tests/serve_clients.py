@@ -137,7 +137,7 @@ def check_state(s):
     same("a model", s.ask("/v1/models/" + models["data"][0]["id"])[2], models["data"][0])
     same("another model", s.ask("/v1/models/x%2Fy")[2]["error"]["code"], "model_not_found")
     props = s.ask("/props")[2]
-    same("props", (props["total_slots"], props["n_ctx"], props["chat_template"]), (4, 512, "chatml"))
+    same("props", (props["total_slots"], props["n_ctx"], props["chat_template"], props["tool_calls"]), (4, 512, "chatml", None))
     same("slots", [slot["is_processing"] for slot in s.ask("/slots")[2]], [False] * 4)
     same("HEAD", s.ask("/health", method="HEAD")[0], 200)
 

@@ -90,6 +90,8 @@ bool responses_read(json_t *body, conversation_fields *out, problem *p);
 /* Sends a conversation; out->talk is the answer to it. */
 bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p);
+/* Returns how the model writes calls of tools, by the source of the template that is used; NULL: it is not known. */
+const struct tool_convention *conversation_convention(const serve *s);
 /* Gathers a token in text, thoughts or calls. false: no memory. */
 bool conversation_add(talk *t, said *c, const event *e);
 /* Must precede each use of what was gathered: gathers what was held back, once the answer has ended. false: no memory. */

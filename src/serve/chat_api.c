@@ -104,11 +104,12 @@ static json_t *whole(talk *t, said *c)
 /* Numbers the calls that were gathered: pieces of a stream say which call they belong to. false: no memory. */
 static bool number_calls(said *c)
 {
-    size_t count = json_array_size(c->calls), first = c->call_count - count;
+    size_t count = json_array_size(c->calls);
+    json_int_t first = (json_int_t)c->call_count - (json_int_t)count;
     bool ok = true;
     for (size_t i = 0; i < count && ok; i++) {
-        json_int_t index = (json_int_t)(first + i);
-        ok = json_object_set_new(json_array_get(c->calls, i), "index", json_integer(index)) == 0;
+        json_t *index = json_integer(first + (json_int_t)i);
+        ok = json_object_set_new(json_array_get(c->calls, i), "index", index) == 0;
     }
     return ok;
 }

@@ -76,8 +76,7 @@ static void on_call(void *user, json_t *function)
         c->no_memory = true;
 }
 
-/* Returns how the model writes calls, by the source of the template that is used; NULL: it is not known. */
-static const struct tool_convention *find_convention(const serve *s)
+const struct tool_convention *conversation_convention(const serve *s)
 {
     char key[128], *value = NULL;
     span source = {0};
@@ -122,7 +121,7 @@ static void begin_calls(const talk *t, said *c, const struct tool_convention *co
 static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fields *f, span prompt)
 {
     talk *t = talk_new(s, api, j);
-    const struct tool_convention *convention = json_array_size(f->tools) > 0 ? find_convention(s) : NULL;
+    const struct tool_convention *convention = json_array_size(f->tools) > 0 ? conversation_convention(s) : NULL;
     if (t)
         t->tools = json_incref(f->tools);
     for (size_t i = 0; t && i < t->count; i++) {
