@@ -120,6 +120,10 @@ static const struct example {
     {"<function=<parameter=", "<function=f> so <parameter=s>a</parameter></function>",
      "<function=f> so <parameter=s>a</parameter></function>"},
     {"<function=<parameter=", "<tool_call> </tool_call>", "<tool_call> </tool_call>"},
+    {"<seed:tool_call>",
+     "<seed:tool_call>\n<function=f>\n<parameter=s>a\n</parameter>\n<parameter=i>2</parameter>\n</function>\n</"
+     "seed:tool_call>",
+     "[f {\"s\":\"a\\n\",\"i\":2}]"},
     /* GLM */
     {"<arg_key>",
      "\n<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>7\n</arg_value>\n<arg_key>i</arg_key>\n<arg_value>7</"

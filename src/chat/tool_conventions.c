@@ -34,6 +34,7 @@
     }
 
 static const tool_tags coder = {"<parameter=", ">", "", "</parameter>", true};
+static const tool_tags seed = {"<parameter=", ">", "", "</parameter>", false};
 static const tool_tags minimax = {"<parameter name=\"", "\">", "", "</parameter>", false};
 static const tool_tags glm = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", false};
 static const tool_tags dsml = {"<" DSML "parameter name=\"", "\"", ">", "</" DSML "parameter>", false};
@@ -100,6 +101,12 @@ static const tool_convention conventions[] = {
      .marks = {ANYWHERE("<tool_calls>")},
      .close = "</tool_calls>",
      .read = tool_read_objects},
+    {.name = "seed-oss",
+     .evidence = {"<seed:tool_call>"},
+     .marks = {ANYWHERE("<seed:tool_call> <function="), ANYWHERE("<function="), AFTER_CALL("</seed:tool_call>")},
+     .close = "</function>",
+     .read = tool_read_tagged,
+     .tags = &seed},
     {.name = "qwen3-coder", /* which forgets the outer mark now and then */
      .evidence = {"<function=", "<parameter="},
      .marks = {ANYWHERE("<tool_call> <function="), ANYWHERE("<function="), AFTER_CALL("</tool_call>")},
