@@ -69,6 +69,7 @@ static bool read(span source, span answer, const json_t *tools, size_t most, buf
 {
     static const tool_calls_sink sink = {on_text, on_call};
     tool_calls t = {.convention = tool_convention_find(source), .tools = tools, .sink = &sink, .user = events};
+    need(!t.convention || tool_convention_name(t.convention)[0]);
     need(push(&t, answer, most, all));
     tool_calls_free(&t);
     return t.has_calls;

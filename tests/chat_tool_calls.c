@@ -57,6 +57,9 @@ static const struct example {
      "a <b> <tool_call [w\xc3\xb6 {\"s\": \"\xe4\xbd\xa0\"}]"},
     {"<tool_call>", "between <tool_call> and <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
      "between <tool_call> and [f {}]"},
+    {"<tool_call>",
+     "<tool_call>{\"id\": 5, \"ok\" : true, \"x\": {\"arguments\": 1}, \"arguments\": {}, \"name\": \"f\"}</tool_call>",
+     "[f {}]"},
     /* broken ones are text */
     {"<tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {}</tool_call>",
      "<tool_call>{\"name\": \"f\", \"arguments\": {}</tool_call>"},
