@@ -21,7 +21,8 @@ struct tool_convention;
 typedef struct tool_calls_sink {
     /* Text outside of calls, in whole characters by the end of each push; control: of the spelling of control tokens. */
     void (*text)(void *user, span text, bool control);
-    /* A call: {"name": "weather", "arguments": "{\"at\": \"x\"}"}, where arguments are the text of an object. */
+    /* A call: {"name": "weather", "arguments": "{\"at\": \"x\"}"}, where arguments are the text of an object. Who keeps it
+     * takes a reference. */
     void (*call)(void *user, json_t *function);
 } tool_calls_sink;
 

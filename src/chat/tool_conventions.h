@@ -32,7 +32,8 @@ typedef enum tool_reading { TOOL_READ, TOOL_BROKEN, TOOL_NO_MEMORY } tool_readin
 
 struct tool_convention;
 
-/* Appends the calls in a text, without its marks, to a list of {"name", "arguments"}. */
+/* Appends the calls in a text, without its marks, to a list of {"name", "arguments"}. tools: what the request offers; NULL:
+ * nothing is known of it. BROKEN: the text is no call, or one of several is none; what was appended counts for nothing. */
 typedef tool_reading tool_reader(const struct tool_convention *c, span body, const json_t *tools, json_t *out);
 
 /* Marks of calls whose arguments stand one by one: NAME key_open KEY key_close ... value_open VALUE value_close ... */
