@@ -65,6 +65,18 @@ static void doze(void)
     nanosleep(&moment, NULL);
 }
 
+/* Waits until nothing is computed. */
+static void idle(serve *s)
+{
+    size_t running = 1, waiting = 1;
+    driver_answer none;
+    for (int i = 0; i < 20000 && running + waiting > 0; i++) {
+        doze();
+        (void)driver_list(s->driver, &none, 0, &running, &waiting);
+    }
+    assert_int_equal(running + waiting, 0);
+}
+
 /* Waits until the driver has let go of everything: nothing is left but so many blocks. */
 static void settle(serve *s, long blocks)
 {
@@ -192,6 +204,12 @@ static const struct question {
      "{\"max_output_tokens\": 2, \"instructions\": \"s\", \"input\": [{\"role\": \"user\", \"content\": "
      "[{\"type\": \"input_text\", \"text\": \"x\"}]}]}",
      NULL},
+    {responses_answer_request,
+     "{\"max_output_tokens\": 2, \"tools\": [{\"type\": \"function\", \"name\": \"f\", \"description\": \"d\"}], "
+     "\"input\": ["
+     "{\"type\": \"function_call\", \"call_id\": \"1\", \"name\": \"f\", \"arguments\": \"{}\"}, "
+     "{\"type\": \"function_call_output\", \"call_id\": \"1\", \"output\": \"2\"}]}",
+     NULL},
     {responses_answer_request, "{\"max_output_tokens\": 2, \"input\": \"x\", \"stream\": true}",
      "event: response.incomplete"},
 };
@@ -230,16 +248,28 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
-/* Gives a talk a piece of an answer, as the driver would, and returns what its stream says of it, terminated. */
-static const char *tell(talk *t, const char *text, bool ends, buffer *out)
+/* Gives a choice a piece of an answer, as the driver would. false: no memory. */
+static bool give(talk *t, said *c, const char *text, bool ends)
 {
     const event e = {.kind = EVENT_TOKEN, .token = {.token = -1}, .text = text, .size = strlen(text)};
-    said *c = &t->choices[0];
-    assert_true(t->api->add(t, c, &e));
     c->has_ended = ends;
+    c->ending.stop = ends ? HEARTH_STOP_END : HEARTH_STOP_NONE;
+    return t->api->add(t, c, &e);
+}
+
+/* The same, and returns what its stream says of it, terminated. */
+static const char *tell_of(talk *t, size_t choice, const char *text, bool ends, buffer *out)
+{
+    said *c = &t->choices[choice];
+    assert_true(give(t, c, text, ends));
     out->size = 0;
     assert_true(t->api->news(t, c, out) && (!ends || t->api->end(t, out)) && buffer_put(out, "", 1));
     return out->data;
+}
+
+static const char *tell(talk *t, const char *text, bool ends, buffer *out)
+{
+    return tell_of(t, 0, text, ends, out);
 }
 
 /* The members of one object of a stream are said in any order. */
@@ -283,6 +313,263 @@ static void thoughts_are_blocks_of_their_own(void **state)
     talk_free(r.talk);
     buffer_free(&out);
     settle(s, blocks);
+}
+
+/* ------------------------------------------------------------------ calls of tools */
+
+/* A template that shows tools, with the marks of a convention in its source. */
+#define CALLING              "{{ tools | tojson }}{% if false %}<tool_call>{% endif %}"
+#define ONE(name, arguments) "<tool_call>{\"name\": \"" name "\", \"arguments\": " arguments "}</tool_call>"
+#define ASK                  "\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]"
+#define CHAT_TOOLS           "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"
+#define MESSAGE_TOOLS        "\"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]"
+#define RESPONSE_TOOLS       "\"tools\": [{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]"
+
+/* Asks, with that template; what the model itself answers is left aside. */
+static talk *begin_talk(serve *s, handler *whom, const char *body)
+{
+    reply r = {0};
+    s->options.template_text = CALLING;
+    whom(s, span_of(body), &r);
+    s->options.template_text = NULL;
+    assert_non_null(r.talk);
+    return r.talk;
+}
+
+/* Returns the body of a whole answer of this text. */
+static json_t *answer_whole(serve *s, handler *whom, const char *body, const char *text)
+{
+    talk *t = begin_talk(s, whom, body);
+    for (size_t i = 0; i < t->count; i++)
+        assert_true(give(t, &t->choices[i], text, true));
+    json_t *whole = t->api->whole(t);
+    assert_non_null(whole);
+    talk_free(t);
+    return whole;
+}
+
+/* Compares a list with JSON in which ids of calls are "": they must be nine letters and digits, and differ. */
+static void expect_json(json_t *list, const char *expected)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    json_t *wanted = json_loads(expected, 0, NULL);
+    char last[10] = "";
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *item = json_array_get(list, i);
+        const char *name = json_object_get(item, "call_id") ? "call_id" : "id";
+        const char *id = json_string_value(json_object_get(item, name));
+        if (!id)
+            continue;
+        assert_true(strlen(id) == 9 && strspn(id, digits) == 9 && strcmp(id, last) != 0);
+        memcpy(last, id, sizeof last);
+        assert_int_equal(json_object_set_new(item, name, json_string("")), 0);
+    }
+    assert_non_null(wanted);
+    if (!json_equal(list, wanted)) {
+        char *text = json_dumps(list, JSON_ENCODE_ANY);
+        fail_msg("%s, not %s", text, expected);
+    }
+    json_decref(wanted);
+}
+
+static void chats_have_calls(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    static const char two[] = "Look." ONE("f", "{\"a\": 1.10}") "\n" ONE("g", "{}");
+    json_t *body = answer_whole(s, chat_answer_request, "{\"n\": 2, \"max_tokens\": 1, " CHAT_TOOLS ", " ASK "}", two);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *choice = json_array_get(json_object_get(body, "choices"), i),
+               *message = json_object_get(choice, "message");
+        assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")), "tool_calls");
+        assert_string_equal(json_string_value(json_object_get(message, "content")), "Look.");
+        expect_json(json_object_get(message, "tool_calls"),
+                    "[{\"id\": \"\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
+                    "\"{\\\"a\\\": 1.10}\"}}, "
+                    "{\"id\": \"\", \"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": \"{}\"}}]");
+    }
+    json_decref(body);
+    body = answer_whole(s, chat_answer_request,
+                        "{\"parallel_tool_calls\": false, \"max_tokens\": 1, " CHAT_TOOLS ", " ASK "}",
+                        ONE("f", "{}") ONE("g", "{}") " and more");
+    json_t *message = json_object_get(json_array_get(json_object_get(body, "choices"), 0), "message");
+    assert_true(json_is_null(json_object_get(message, "content")));
+    assert_int_equal(json_array_size(json_object_get(message, "tool_calls")), 1);
+    json_decref(body);
+    /* no tools, no calls; nor where a call is broken */
+    body = answer_whole(s, chat_answer_request,
+                        "{\"max_tokens\": 1, \"tool_choice\": \"none\", " CHAT_TOOLS ", " ASK "}", ONE("f", "{}"));
+    message = json_object_get(json_array_get(json_object_get(body, "choices"), 0), "message");
+    assert_string_equal(json_string_value(json_object_get(message, "content")), ONE("f", "{}"));
+    assert_null(json_object_get(message, "tool_calls"));
+    json_decref(body);
+    body = answer_whole(s, chat_answer_request, "{\"max_tokens\": 1, " CHAT_TOOLS ", " ASK "}",
+                        "<tool_call>{\"name\": \"f\", \"ar");
+    json_t *choice = json_array_get(json_object_get(body, "choices"), 0);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "message"), "content")),
+                        "<tool_call>{\"name\": \"f\", \"ar");
+    assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")), "stop");
+    json_decref(body);
+    settle(s, blocks);
+}
+
+static void streams_of_chats_have_calls(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    buffer out = {0};
+    char first[10];
+    talk *t =
+        begin_talk(s, chat_answer_request, "{\"n\": 2, \"max_tokens\": 1, \"stream\": true, " CHAT_TOOLS ", " ASK "}");
+    const char *text = tell(t, "<think>which</think>Look.<tool_", false, &out);
+    has(text, "\"reasoning_content\":\"which\",\"content\":\"Look.\"}");
+    text = tell(t, "call>{\"name\": \"f\", \"arguments\": {\"a\"", false, &out);
+    assert_string_equal(text, "");
+    text = tell(t, ": 1}}</tool_call>\n" ONE("g", "{}"), false, &out);
+    has(text, "\"delta\":{\"tool_calls\":[{\"id\":\"");
+    has(text, "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"},\"index\":0},");
+    has(text, "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"},\"index\":1}]}");
+    memcpy(first, strstr(text, "[{\"id\":\"") + 8, 9);
+    first[9] = '\0';
+    text = tell(t, ONE("h", "{}"), false, &out);
+    has(text, "\"function\":{\"name\":\"h\",\"arguments\":\"{}\"},\"index\":2}]}");
+    assert_null(strstr(text, first));
+    text = tell_of(t, 1, ONE("f", "{}"), false, &out);
+    has(text, "\"index\":1,\"delta\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"");
+    has(text, "\"arguments\":\"{}\"},\"index\":0}]}");
+    assert_null(strstr(text, first)); /* ids are told apart between choices, too */
+    text = tell(t, "", true, &out);
+    has(text, "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"tool_calls\"");
+    text =
+        tell_of(t, 1, "<tool_call>{\"name\": \"g\", \"arguments\": {}}", true, &out); /* as at the end of a context */
+    has(text, "\"index\":1,\"delta\":{\"tool_calls\":[{\"id\":\"");
+    has(text, "\"finish_reason\":\"tool_calls\"");
+    talk_free(t);
+    buffer_free(&out);
+    settle(s, blocks);
+}
+
+static void messages_have_calls(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    buffer out = {0};
+    json_t *body = answer_whole(s, messages_answer_request, "{\"max_tokens\": 1, " MESSAGE_TOOLS ", " ASK "}",
+                                "Look." ONE("f", "{\"a\": [1, \"x\"]}") ONE("g", "{\"big\": 123456789012345678901}"));
+    assert_string_equal(json_string_value(json_object_get(body, "stop_reason")), "tool_use");
+    expect_json(json_object_get(body, "content"), "[{\"type\": \"text\", \"text\": \"Look.\"}, {\"type\": "
+                                                  "\"tool_use\", \"id\": \"\", \"name\": \"f\", \"input\": "
+                                                  "{\"a\": [1, \"x\"]}}, {\"type\": \"tool_use\", \"id\": \"\", "
+                                                  "\"name\": \"g\", \"input\": {\"big\": 123456789012345678901.0}}]");
+    json_decref(body);
+    body = answer_whole(
+        s, messages_answer_request,
+        "{\"max_tokens\": 1, \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}, " MESSAGE_TOOLS
+        ", " ASK "}",
+        ONE("f", "{}") ONE("g", "{}"));
+    expect_json(json_object_get(body, "content"),
+                "[{\"type\": \"tool_use\", \"id\": \"\", \"name\": \"f\", \"input\": {}}]");
+    json_decref(body);
+    talk *t =
+        begin_talk(s, messages_answer_request, "{\"max_tokens\": 1, \"stream\": true, " MESSAGE_TOOLS ", " ASK "}");
+    const char *text = tell(t, "Look." ONE("f", "{\"a\": 1}") ONE("g", "{}"), false, &out);
+    has(text, "{\"type\":\"content_block_stop\",\"index\":0}");
+    has(text, "\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"");
+    has(text, "\"name\":\"f\",\"input\":{}}");
+    has(text, "\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"a\\\": 1}\"}");
+    has(text, "{\"type\":\"content_block_stop\",\"index\":1}");
+    has(text, "\"index\":2,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{}\"}");
+    has(text, "{\"type\":\"content_block_stop\",\"index\":2}");
+    text = tell(t, "", true, &out);
+    has(text, "\"stop_reason\":\"tool_use\"");
+    assert_null(strstr(text, "content_block_stop"));
+    talk_free(t);
+    buffer_free(&out);
+    settle(s, blocks);
+}
+
+static void responses_have_calls(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    buffer out = {0};
+    json_t *body =
+        answer_whole(s, responses_answer_request,
+                     "{\"max_output_tokens\": 1, \"parallel_tool_calls\": false, \"input\": \"x\", " RESPONSE_TOOLS "}",
+                     ONE("f", "{\"a\": 1}") ONE("g", "{}"));
+    json_t *output = json_object_get(body, "output");
+    has(json_string_value(json_object_get(json_array_get(output, 0), "id")), "fc_resp_");
+    assert_int_equal(json_object_del(json_array_get(output, 0), "id"), 0);
+    expect_json(output,
+                "[{\"type\": \"function_call\", \"call_id\": \"\", \"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\", "
+                "\"status\": \"completed\"}]");
+    assert_true(json_is_false(json_object_get(body, "parallel_tool_calls")));
+    expect_json(json_object_get(body, "tools"),
+                "[{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]");
+    json_decref(body);
+    talk *t = begin_talk(s, responses_answer_request,
+                         "{\"max_output_tokens\": 1, \"stream\": true, \"input\": \"x\", " RESPONSE_TOOLS "}");
+    const char *text = tell(t, "Look." ONE("f", "{\"a\": 1}"), false, &out);
+    has(text, "\"text\":\"Look.\",\"logprobs\":[],\"type\":\"response.output_text.done\"");
+    has(text, "\"output_index\":1,\"item\":{\"type\":\"function_call\",\"id\":\"fc_resp_");
+    has(text, "\"name\":\"f\",\"arguments\":\"\",\"status\":\"in_progress\"},\"type\":\"response.output_item.added\"");
+    has(text, "\"output_index\":1,\"delta\":\"{\\\"a\\\": 1}\",\"type\":\"response.function_call_arguments.delta\"");
+    has(text, "\"output_index\":1,\"arguments\":\"{\\\"a\\\": 1}\",\"type\":\"response.function_call_arguments.done\"");
+    has(text, "\"name\":\"f\",\"arguments\":\"{\\\"a\\\": "
+              "1}\",\"status\":\"completed\"},\"type\":\"response.output_item.done\"");
+    text = tell(t, "", true, &out);
+    has(strstr(text, "event: response.completed"),
+        "\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\",\"status\":\"completed\"}]");
+    talk_free(t);
+    buffer_free(&out);
+    settle(s, blocks);
+}
+
+/* Says an answer while the n-th allocation and all later ones fail. Returns whether all of it was said. */
+static bool call_without_memory(talk *t, long n)
+{
+    buffer out = {0};
+    mem_fail_at(n);
+    bool ok = give(t, t->choices, "Look." ONE("f", "{\"a\": 1}") ONE("g", "{}") "<tool_call>{", true);
+    if (ok && t->streams)
+        ok = t->api->begin ? t->api->begin(t, &out) : true;
+    if (ok && t->streams)
+        ok = t->api->news(t, t->choices, &out) && t->api->end(t, &out);
+    json_t *whole = ok && !t->streams ? t->api->whole(t) : NULL;
+    mem_fail_at(-1);
+    ok = ok && (t->streams || whole);
+    json_decref(whole);
+    buffer_free(&out);
+    return ok;
+}
+
+static void calls_need_memory(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    static const struct {
+        handler *whom;
+        const char *body;
+    } rows[] = {
+        {chat_answer_request, "{\"max_tokens\": 1, " CHAT_TOOLS ", " ASK "}"},
+        {chat_answer_request, "{\"max_tokens\": 1, \"stream\": true, " CHAT_TOOLS ", " ASK "}"},
+        {messages_answer_request, "{\"max_tokens\": 1, " MESSAGE_TOOLS ", " ASK "}"},
+        {messages_answer_request, "{\"max_tokens\": 1, \"stream\": true, " MESSAGE_TOOLS ", " ASK "}"},
+        {responses_answer_request, "{\"max_output_tokens\": 1, \"input\": \"x\", " RESPONSE_TOOLS "}"},
+        {responses_answer_request,
+         "{\"max_output_tokens\": 1, \"stream\": true, \"input\": \"x\", " RESPONSE_TOOLS "}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        long blocks = mem_live();
+        bool ok = false;
+        for (long n = 0; !ok; n++) {
+            talk *t = begin_talk(s, rows[i].whom, rows[i].body);
+            idle(s); /* the driver's memory must not fail */
+            ok = call_without_memory(t, n);
+            talk_free(t);
+            settle(s, blocks);
+            assert_true(n < 1000);
+        }
+    }
 }
 
 /* Histories of Anthropic's API become what templates take. */
@@ -329,6 +616,40 @@ static void histories_are_translated(void **state)
     }
 }
 
+/* So do the items of responses: calls belong to the message before them. */
+static void items_are_translated(void **state)
+{
+    (void)state;
+    static const char items[] =
+        "{\"input\": [{\"role\": \"user\", \"content\": \"x\"}, {\"type\": \"reasoning\", \"summary\": []},"
+        " {\"role\": \"assistant\", \"content\": [{\"type\": \"output_text\", \"text\": \"y\"}]},"
+        " {\"type\": \"function_call\", \"call_id\": \"1\", \"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"},"
+        " {\"type\": \"function_call\", \"call_id\": \"2\", \"name\": \"g\", \"arguments\": \"no\"},"
+        " {\"type\": \"function_call_output\", \"call_id\": \"1\", \"output\": [{\"type\": \"input_text\", \"text\": "
+        "\"2\"}]},"
+        " {\"type\": \"function_call\", \"call_id\": \"3\", \"name\": \"f\", \"arguments\": \"{}\"}],"
+        " \"tools\": [{\"type\": \"function\", \"name\": \"f\", \"description\": \"d\", \"parameters\": {\"type\": "
+        "\"object\"}}]}";
+    static const char expected[] =
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"y\", \"tool_calls\": ["
+        "{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}},"
+        " {\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": \"no\"}}]},"
+        " {\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"2\"},"
+        " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": ["
+        "{\"id\": \"3\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}]}]";
+    static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\","
+                                " \"parameters\": {\"type\": \"object\"}}}]";
+    problem p = {0};
+    conversation_fields c;
+    json_t *body = json_loads(items, 0, NULL), *messages = json_loads(expected, 0, NULL),
+           *offered = json_loads(tools, 0, NULL);
+    assert_true(body && messages && offered && responses_read(body, &c, &p));
+    assert_true(json_equal(c.messages, messages) && json_equal(c.tools, offered) && c.parallel_calls);
+    json_decref(body);
+    json_decref(messages);
+    json_decref(offered);
+}
+
 static void a_driver_that_stops_tells_all(void **state)
 {
     serve *s = &((bench *)*state)->serve;
@@ -369,7 +690,13 @@ int main(void)
         cmocka_unit_test(answers),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(thoughts_are_blocks_of_their_own),
+        cmocka_unit_test(chats_have_calls),
+        cmocka_unit_test(streams_of_chats_have_calls),
+        cmocka_unit_test(messages_have_calls),
+        cmocka_unit_test(responses_have_calls),
+        cmocka_unit_test(calls_need_memory),
         cmocka_unit_test(histories_are_translated),
+        cmocka_unit_test(items_are_translated),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_driver_that_stops_tells_all),
     };

@@ -138,7 +138,7 @@ def check_state(s):
     same("a model", s.ask("/v1/models/" + models["data"][0]["id"])[2], models["data"][0])
     same("another model", s.ask("/v1/models/x%2Fy")[2]["error"]["code"], "model_not_found")
     props = s.ask("/props")[2]
-    same("props", (props["total_slots"], props["n_ctx"], props["chat_template"]), (4, 512, "chatml"))
+    same("props", (props["total_slots"], props["n_ctx"], props["chat_template"], props["tool_calls"]), (4, 512, "chatml", None))
     same("slots", [slot["is_processing"] for slot in s.ask("/slots")[2]], [False] * 4)
     same("HEAD", s.ask("/health", method="HEAD")[0], 200)
 
@@ -266,11 +266,18 @@ def check_tools():
     call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"at\": \"x\"}"}}
     messages = [{"role": "user", "content": "w?"}, {"role": "assistant", "content": "so", "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "1", "content": "42"}]
-    function = {"name": "weather", "parameters": TOOLS[0]["input_schema"], "description": "The weather"}
+    function = {"name": "weather", "description": "The weather", "parameters": TOOLS[0]["input_schema"]}
     tools = [{"type": "function", "function": function}]
     one = s.ask(MESSAGES, dict(message("x"), messages=history, tools=TOOLS))[2]
     other = s.ask(CHAT, dict(chat("x"), messages=messages, tools=tools))[2]
     same("a history with calls", one["content"][0]["text"], other["choices"][0]["message"]["content"])
+    items = [{"role": "user", "content": "w?"}, {"role": "assistant", "content": "so"},
+             {"type": "function_call", "call_id": "1", "name": "weather", "arguments": "{\"at\": \"x\"}"},
+             {"type": "function_call_output", "call_id": "1", "output": "42"}]
+    offered = [dict(function, type="function", strict=False)]
+    third = s.ask(RESPONSES, dict(response(items), tools=offered))[2]
+    same("a history of items", third["output"][0]["content"][0]["text"], one["content"][0]["text"])
+    same("what was offered", (third["tools"], third["tool_choice"], third["parallel_tool_calls"]), (offered, "auto", True))
     same("its tokens", one["usage"]["input_tokens"] + one["usage"]["cache_read_input_tokens"], other["usage"]["prompt_tokens"])
     s.end()
 
@@ -453,7 +460,7 @@ BAD_FIELDS = [
 ]
 BAD_CHAT = [
     ("messages", ["x", [], {}]), ("tools", ["x", {}]), ("tool_choice", ["required", {"type": "function"}]),
-    ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", ["x", 1, []]),
+    ("parallel_tool_calls", ["x", 1]), ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", ["x", 1, []]),
     ("chat_template_kwargs", [1, []]), ("max_tokens", [0]),
 ]
 BAD_FORMATS = [  # and what is named behind the place of the format
@@ -488,6 +495,7 @@ BAD_PLACES = [  # of /v1/messages: members, and what is named
     ({"tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.type"), ({"thinking": {"type": "much"}}, "thinking.type"),
     ({"thinking": {}}, "thinking.type"),
     ({"tools": [{}]}, "tools[0].name"), ({"tools": [{"name": "x"}]}, "tools[0].input_schema"), ({"tools": [1]}, "tools[0]"),
+    ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}, "tool_choice.disable_parallel_tool_use"),
     ({"tools": TOOLS + [{"type": "web_search_20250305", "name": "x"}]}, "tools[1].type"),
 ]
 BAD_TURNS = [  # of /v1/messages: a message, and what is named behind its place
@@ -510,14 +518,22 @@ BAD_TURNS = [  # of /v1/messages: a message, and what is named behind its place
 ]
 BAD_RESPONSE = [
     ("input", [1, {}, [], None]), ("max_output_tokens", [0, -1, "x", 1 << 40]), ("instructions", [1, []]), ("text", [1]),
-    ("tools", [TOOLS, "x"]), ("tool_choice", ["required", {"type": "function"}]), ("include", [["x"]]), ("background", [True]),
+    ("tools", ["x", {}]), ("parallel_tool_calls", ["x", 1]), ("tool_choice", ["required", {"type": "function"}]), ("include", [["x"]]), ("background", [True]),
     ("truncation", ["auto"]), ("top_logprobs", [1]), ("previous_response_id", ["x"]), ("conversation", ["x"]), ("prompt", [{}]),
 ]
 BAD_ITEMS = [
     (1, ""), ({}, ".role"), ({"role": "tool"}, ".role"), ({"role": "user"}, ".content"), ({"role": "user", "content": 1}, ".content"),
     ({"role": "user", "content": [{"type": "input_image"}]}, ".content[0].type"),
-    ({"type": "function_call_output", "call_id": "x"}, ".type"), ({"type": 1}, ".type"),
+    ({"type": "function_call_output", "call_id": "x"}, ".output"), ({"type": "function_call_output", "output": "x"}, ".call_id"),
+    ({"type": "function_call_output", "call_id": "x", "output": [{"type": "input_image"}]}, ".output[0].type"),
+    ({"type": "function_call", "name": "x", "arguments": "{}"}, ".call_id"),
+    ({"type": "function_call", "call_id": "x", "arguments": "{}"}, ".name"),
+    ({"type": "function_call", "call_id": "x", "name": "x"}, ".arguments"),
+    ({"type": "function_call", "call_id": "x", "name": "x", "arguments": {}}, ".arguments"),
+    ({"type": 1}, ".type"), ({"type": "web_search_call"}, ".type"),
 ]
+BAD_TOOLS = [(1, ""), ({}, ".type"), ({"type": "web_search"}, ".type"), ({"type": "function"}, ".name"),
+             ({"type": "function", "name": 1}, ".name"), ({"type": "function", "name": "x", "parameters": []}, ".parameters")]
 
 
 def refused_as_message(s, what, path, body, status, kind, name="", **more):
@@ -558,6 +574,8 @@ def check_refusals(s):
     refused(s, "two formats", CHAT, chat("x", response_format=NESTED, grammar='root ::= "x"'), 400, "grammar")
     for item, name in BAD_ITEMS:
         refused(s, "item %r" % item, RESPONSES, response([item]), 400, "input[0]" + name)
+    for tool, name in BAD_TOOLS:
+        refused(s, "tool %r" % tool, RESPONSES, response("x", tools=[tool]), 400, "tools[0]" + name)
     refused(s, "a long input", RESPONSES, response("word " * 600), 400, "input")
 
 

@@ -84,7 +84,8 @@ typedef struct conversation_fields {
     const char *name;                     /* of the field with the messages, for errors */
     json_t *messages, *tools, *variables; /* owned by the body                          */
     json_t *tool_choice;
-    bool no_prompt; /* the text ends with the last message */
+    bool parallel_calls; /* an answer may call more than one tool */
+    bool no_prompt;      /* the text ends with the last message   */
 } conversation_fields;
 
 /* Reads the fields of a conversation from a body, which it may change: parts of content are joined. */
@@ -92,6 +93,8 @@ bool conversation_read(json_t *body, conversation_fields *out, problem *p);
 /* Appends the text of a content: a string, or a list of parts of these types (NULL ends the list). path: of the content,
  * "messages[0].content". */
 bool conversation_join(const json_t *content, const char *path, const char *const types[], buffer *out, problem *p);
+/* Replaces arguments of calls (a list; NULL: none) that are the text of an object by that object. */
+void conversation_parse_arguments(json_t *calls);
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
 bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p);
@@ -107,9 +110,11 @@ bool responses_read(json_t *body, conversation_fields *out, problem *p);
 /* Sends a conversation; out->talk is the answer to it. */
 bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p);
-/* Gathers a token in text or thoughts. false: no memory. */
+/* Returns how the model writes calls of tools, by the source of the template that is used; NULL: it is not known. */
+const struct tool_convention *conversation_convention(const serve *s);
+/* Gathers a token in text, thoughts or calls. false: no memory. */
 bool conversation_add(talk *t, said *c, const event *e);
-/* Must precede each use of what was gathered: gathers what was held back, once the answer has ended. */
-void conversation_finish(said *c);
+/* Must precede each use of what was gathered: gathers what was held back, once the answer has ended. false: no memory. */
+bool conversation_finish(said *c);
 
 #endif

@@ -70,11 +70,29 @@ static json_t *take_probabilities(const talk *t, said *c)
     return json_pack("{s:o, s:n}", "content", list ? list : json_array(), "refusal");
 }
 
+/* Returns the text; an answer that has calls alone has none. */
+static json_t *take_content(said *c)
+{
+    return c->text.size == 0 && c->calls ? json_null() : talk_take_text(&c->text);
+}
+
+/* Adds the calls that were gathered to a message. false: no memory. */
+static bool put_calls(said *c, json_t *message)
+{
+    json_t *calls = c->calls;
+    c->calls = NULL;
+    return !calls || json_object_set_new(message, "tool_calls", calls) == 0;
+}
+
 static json_t *whole(talk *t, said *c)
 {
-    conversation_finish(c);
-    json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", talk_take_text(&c->text));
-    if (c->thoughts.size > 0 && json_object_set_new(message, "reasoning_content", talk_take_text(&c->thoughts)) != 0) {
+    if (!conversation_finish(c))
+        return NULL;
+    json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", take_content(c));
+    bool ok = message && put_calls(c, message);
+    if (c->thoughts.size > 0)
+        ok = ok && json_object_set_new(message, "reasoning_content", talk_take_text(&c->thoughts)) == 0;
+    if (!ok) {
         json_decref(message);
         return NULL;
     }
@@ -82,17 +100,30 @@ static json_t *whole(talk *t, said *c)
                      take_probabilities(t, c), "finish_reason", choices_finish(c));
 }
 
+/* Numbers the calls that were gathered: pieces of a stream say which call they belong to. false: no memory. */
+static bool number_calls(said *c)
+{
+    size_t count = json_array_size(c->calls);
+    json_int_t first = (json_int_t)c->call_count - (json_int_t)count;
+    bool ok = true;
+    for (size_t i = 0; i < count && ok; i++) {
+        json_t *index = json_integer(first + (json_int_t)i);
+        ok = json_object_set_new(json_array_get(c->calls, i), "index", index) == 0;
+    }
+    return ok;
+}
+
 static json_t *piece(talk *t, said *c, bool ends)
 {
     json_t *delta = json_object();
     bool ok = delta;
-    conversation_finish(c);
     if (!c->has_begun)
         ok = ok && json_object_set_new(delta, "role", json_string("assistant")) == 0;
     if (c->thoughts.size > 0)
         ok = ok && json_object_set_new(delta, "reasoning_content", talk_take_text(&c->thoughts)) == 0;
     if (c->text.size > 0 || !c->has_begun)
-        ok = ok && json_object_set_new(delta, "content", talk_take_text(&c->text)) == 0;
+        ok = ok && json_object_set_new(delta, "content", take_content(c)) == 0;
+    ok = ok && number_calls(c) && put_calls(c, delta);
     if (!ok) {
         json_decref(delta);
         return NULL;

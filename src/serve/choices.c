@@ -1,6 +1,8 @@
 /* choices.c - the frame of OpenAI's chats and completions. */
 #include "choices.h"
 
+#include "api.h"
+
 /* The API of a talk that was made by CHOICES_TALK: its first member is the talk's. */
 static const choices_api *api_of(const talk *t)
 {
@@ -9,7 +11,7 @@ static const choices_api *api_of(const talk *t)
 
 const char *choices_finish(const said *c)
 {
-    return talk_is_cut(c) ? "length" : "stop";
+    return talk_is_cut(c) ? "length" : c->call_count > 0 ? "tool_calls" : "stop";
 }
 
 static json_t *usage(const talk *t)
@@ -57,7 +59,9 @@ static bool put_piece(talk *t, said *c, bool ends, buffer *out)
 
 bool choices_news(talk *t, said *c, buffer *out)
 {
-    bool has_text = c->text.size > 0 || c->thoughts.size > 0 || c->probabilities;
+    if (!conversation_finish(c))
+        return false;
+    bool has_text = c->text.size > 0 || c->thoughts.size > 0 || c->calls || c->probabilities;
     return (!has_text || put_piece(t, c, false, out)) && (!c->has_ended || put_piece(t, c, true, out));
 }
 

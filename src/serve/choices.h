@@ -26,7 +26,7 @@ bool choices_news(talk *t, said *c, buffer *out);
 bool choices_end(talk *t, buffer *out);
 json_t *choices_failure(talk *t, const problem *p);
 
-/* Returns "stop" or "length". */
+/* Returns "stop", "length" or "tool_calls". */
 const char *choices_finish(const said *c);
 
 #endif

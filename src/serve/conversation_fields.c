@@ -12,6 +12,7 @@ static const field rows[] = {
     {FIELD_ROW("messages", JSON, conversation_fields, messages), .types = FIELD_LIST},
     {FIELD_ROW("tools", JSON, conversation_fields, tools), .types = FIELD_LIST},
     {FIELD_ROW("tool_choice", JSON, conversation_fields, tool_choice), .types = FIELD_STRING | FIELD_OBJECT},
+    {FIELD_ROW("parallel_tool_calls", BOOL, conversation_fields, parallel_calls)},
     {FIELD_ROW("chat_template_kwargs", JSON, conversation_fields, variables), .types = FIELD_OBJECT},
 };
 
@@ -81,8 +82,7 @@ static bool join_parts(json_t *message, const json_t *parts, const char *path, p
     return ok;
 }
 
-/* Replaces arguments that are the text of an object by that object. */
-static void parse_arguments(json_t *calls)
+void conversation_parse_arguments(json_t *calls)
 {
     size_t i;
     json_t *call;
@@ -107,7 +107,7 @@ static bool read_message(json_t *message, const char *path, problem *p)
         return problem_field(p, role, "missing", "%s: is missing", role);
     if (strcmp(f.role.data, "developer") == 0 && json_object_set_new(message, "role", json_string("system")) != 0)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "role: out of memory");
-    parse_arguments(f.calls);
+    conversation_parse_arguments(f.calls);
     return !json_is_array(f.content) || join_parts(message, f.content, path, p);
 }
 
@@ -126,7 +126,7 @@ static bool read_choice(conversation_fields *c, problem *p)
 
 bool conversation_read(json_t *body, conversation_fields *out, problem *p)
 {
-    *out = (conversation_fields){.name = "messages"};
+    *out = (conversation_fields){.name = "messages", .parallel_calls = true};
     if (!fields_read(FIELDS(rows), body, "", out, p))
         return false;
     if (json_array_size(out->messages) == 0)

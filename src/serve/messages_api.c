@@ -24,23 +24,40 @@ typedef struct messages {
 
 /* ------------------------------------------------------------------ answers */
 
-/* What the kinds of blocks are called; their text stands in a member named like them. */
+/* What the kinds of blocks, their pieces and the members with their text are called. */
 static const struct name_row {
-    const char *type, *delta_type;
+    const char *type, *delta_type, *member;
 } names[BLOCK_KIND_COUNT] = {
-    [BLOCK_THOUGHTS] = {"thinking", "thinking_delta"},
-    [BLOCK_TEXT] = {"text", "text_delta"},
+    [BLOCK_THOUGHTS] = {"thinking", "thinking_delta", "thinking"},
+    [BLOCK_TEXT] = {"text", "text_delta", "text"},
+    [BLOCK_CALL] = {"tool_use", "input_json_delta", "partial_json"},
 };
 
 /* Returns a block; the text is released (NULL: no memory). Thoughts are signed so that a server need not believe its clients;
  * this one does. */
 static json_t *block_json(block_kind kind, json_t *text)
 {
-    json_t *block = json_pack("{s:s, s:o}", "type", names[kind].type, names[kind].type, text);
+    json_t *block = json_pack("{s:s, s:o}", "type", names[kind].type, names[kind].member, text);
     if (kind != BLOCK_THOUGHTS || json_object_set_new(block, "signature", json_string("")) == 0)
         return block;
     json_decref(block);
     return NULL;
+}
+
+/* Returns a call as a block; the input is released (NULL: no memory). */
+static json_t *call_json(const json_t *call, json_t *input)
+{
+    return json_pack("{s:s, s:s, s:O, s:o}", "type", names[BLOCK_CALL].type, "id", blocks_call_id(call), "name",
+                     blocks_call_name(call), "input", input);
+}
+
+/* Returns the arguments of a call as an object. Integers that jansson has no room for become what JavaScript makes of them. */
+static json_t *read_input(const json_t *call)
+{
+    const json_t *text = blocks_call_arguments(call);
+    const char *data = json_string_value(text);
+    json_t *input = json_loadb(data, json_string_length(text), JSON_ALLOW_NUL, NULL);
+    return input ? input : json_loadb(data, json_string_length(text), JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
 }
 
 /* Tokens that were kept from earlier requests are counted apart. */
@@ -65,7 +82,7 @@ static const char *const stop_reasons[] = {
 
 static const char *stop_reason(const said *c)
 {
-    return stop_reasons[c->ending.stop];
+    return c->ending.stop == HEARTH_STOP_END && c->call_count > 0 ? "tool_use" : stop_reasons[c->ending.stop];
 }
 
 /* Returns the stop string that ended an answer; null: none did, or it is not known. */
@@ -88,12 +105,22 @@ static bool append_block(json_t *content, block_kind kind, buffer *text)
     return text->size == 0 || json_array_append_new(content, block_json(kind, talk_take_text(text))) == 0;
 }
 
+static bool append_calls(json_t *content, const json_t *calls)
+{
+    bool ok = true;
+    for (size_t i = 0; i < json_array_size(calls) && ok; i++) {
+        const json_t *call = json_array_get(calls, i);
+        ok = json_array_append_new(content, call_json(call, read_input(call))) == 0;
+    }
+    return ok;
+}
+
 static json_t *whole(talk *t)
 {
     said *c = t->choices;
     json_t *content = json_array();
-    conversation_finish(c);
-    if (!append_block(content, BLOCK_THOUGHTS, &c->thoughts) || !append_block(content, BLOCK_TEXT, &c->text)) {
+    if (!conversation_finish(c) || !append_block(content, BLOCK_THOUGHTS, &c->thoughts) ||
+        !append_block(content, BLOCK_TEXT, &c->text) || !append_calls(content, c->calls)) {
         json_decref(content);
         return NULL;
     }
@@ -117,9 +144,10 @@ static json_t *block_index(const talk *t)
 static bool open_block(talk *t, buffer *out)
 {
     const blocks *b = t->own;
-    return talk_put(t, out,
-                    json_pack("{s:s, s:o, s:o}", "type", "content_block_start", "index", block_index(t),
-                              "content_block", block_json(b->open, json_string(""))));
+    json_t *block = b->open == BLOCK_CALL ? call_json(b->call, json_object()) : block_json(b->open, json_string(""));
+    return talk_put(
+        t, out,
+        json_pack("{s:s, s:o, s:o}", "type", "content_block_start", "index", block_index(t), "content_block", block));
 }
 
 static bool say(talk *t, json_t *text, buffer *out)
@@ -128,7 +156,7 @@ static bool say(talk *t, json_t *text, buffer *out)
     const struct name_row *n = &names[b->open];
     return talk_put(t, out,
                     json_pack("{s:s, s:o, s:{s:s, s:o}}", "type", "content_block_delta", "index", block_index(t),
-                              "delta", "type", n->delta_type, n->type, text));
+                              "delta", "type", n->delta_type, n->member, text));
 }
 
 static bool close_block(talk *t, buffer *out)

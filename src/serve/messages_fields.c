@@ -318,9 +318,11 @@ static bool read_tool(json_t *out, const json_t *tool, const char *path, problem
         return false;
     if (!f.name.data || !f.parameters)
         return missing(path, f.name.data ? "input_schema" : "name", p);
-    json_t *function = json_pack("{s:o, s:O}", "name", json_text(f.name), "parameters", f.parameters);
-    bool ok = function &&
-              (!f.description.data || json_object_set_new(function, "description", json_text(f.description)) == 0);
+    json_t *function = json_pack("{s:o}", "name", json_text(f.name));
+    bool ok = function;
+    if (f.description.data) /* before the parameters, as models have mostly seen it */
+        ok = ok && json_object_set_new(function, "description", json_text(f.description)) == 0;
+    ok = ok && json_object_set(function, "parameters", f.parameters) == 0;
     ok = ok && json_array_append_new(out, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
     json_decref(function);
     return ok || no_memory(p);
@@ -337,14 +339,23 @@ static bool read_tools(json_t *out, const json_t *tools, problem *p)
     return true;
 }
 
-/* Whether tools may be called is up to the model; that they must cannot be promised yet. *none: they may not. */
-static bool read_choice(const json_t *choice, bool *none, problem *p)
+typedef struct choice_fields {
+    span type;
+    bool is_single; /* one call at most */
+} choice_fields;
+
+static const field choice_rows[] = {
+    {FIELD_ROW("type", TEXT, choice_fields, type)},
+    {FIELD_ROW("disable_parallel_tool_use", BOOL, choice_fields, is_single)},
+};
+
+/* Whether tools may be called is up to the model; that they must cannot be promised yet. */
+static bool read_choice(const json_t *choice, choice_fields *f, problem *p)
 {
-    type_fields f = {.type = {"auto", 4}};
-    if (!fields_read(FIELDS(type_rows), choice, "tool_choice.", &f, p))
+    *f = (choice_fields){.type = {"auto", 4}};
+    if (!fields_read(FIELDS(choice_rows), choice, "tool_choice.", f, p))
         return false;
-    *none = span_equal(f.type, span_of("none"));
-    return *none || span_equal(f.type, span_of("auto")) ||
+    return span_equal(f->type, span_of("none")) || span_equal(f->type, span_of("auto")) ||
            problem_field(p, "tool_choice.type", "unsupported",
                          "tool_choice.type: is not supported by this server, but as \"auto\" and \"none\"");
 }
@@ -389,8 +400,8 @@ static bool put_list(json_t *body, const char *name, json_t *list, problem *p)
 bool messages_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields r = {0};
-    bool no_tools = false;
-    if (!fields_read(FIELDS(rows), body, "", &r, p) || !read_choice(r.choice, &no_tools, p))
+    choice_fields choice;
+    if (!fields_read(FIELDS(rows), body, "", &r, p) || !read_choice(r.choice, &choice, p))
         return false;
     turn t = {.out = json_array()};
     json_t *tools = json_array();
@@ -399,7 +410,8 @@ bool messages_read(json_t *body, conversation_fields *out, problem *p)
               put_list(body, "tools", tools, p);
     *out = (conversation_fields){.name = "messages",
                                  .messages = t.out,
-                                 .tools = no_tools ? NULL : tools,
+                                 .tools = span_equal(choice.type, span_of("none")) ? NULL : tools,
+                                 .parallel_calls = !choice.is_single,
                                  .variables = json_object_get(body, "chat_template_kwargs")};
     buffer_free(&t.text);
     buffer_free(&t.thoughts);

@@ -1,4 +1,4 @@
-/* responses_api.c - /v1/responses of OpenAI's API in its plain form: text or messages in, items out. */
+/* responses_api.c - /v1/responses of OpenAI's API in its plain form: text or items in, items out. */
 #include "api.h"
 #include "blocks.h"
 
@@ -32,6 +32,7 @@ static const struct name_row {
 } names[BLOCK_KIND_COUNT] = {
     [BLOCK_THOUGHTS] = {"rs", "reasoning_text", "response.reasoning_text.delta", "response.reasoning_text.done"},
     [BLOCK_TEXT] = {"msg", "output_text", "response.output_text.delta", "response.output_text.done"},
+    [BLOCK_CALL] = {"fc", NULL, "response.function_call_arguments.delta", "response.function_call_arguments.done"},
 };
 
 /* Returns the id of an item, by its place in the answer. */
@@ -59,6 +60,14 @@ static json_t *item_json(const talk *t, block_kind kind, size_t index, const cha
                          "status", status);
     return json_pack("{s:s, s:o, s:s, s:o, s:s}", "type", "message", "id", id, "role", "assistant", "content", content,
                      "status", status);
+}
+
+/* Returns a call as an item; the arguments are released (NULL: no memory). */
+static json_t *call_json(const talk *t, const json_t *call, size_t index, const char *status, json_t *arguments)
+{
+    return json_pack("{s:s, s:o, s:s, s:O, s:o, s:s}", "type", "function_call", "id", item_id(t, BLOCK_CALL, index),
+                     "call_id", blocks_call_id(call), "name", blocks_call_name(call), "arguments", arguments, "status",
+                     status);
 }
 
 /* Returns an item that has ended; the text is released. */
@@ -114,12 +123,23 @@ static bool append_item(const talk *t, json_t *output, block_kind kind, buffer *
            json_array_append_new(output, whole_item(t, kind, json_array_size(output), talk_take_text(text))) == 0;
 }
 
+static bool append_calls(const talk *t, json_t *output, const json_t *calls)
+{
+    bool ok = true;
+    for (size_t i = 0; i < json_array_size(calls) && ok; i++) {
+        const json_t *call = json_array_get(calls, i);
+        json_t *arguments = json_incref(blocks_call_arguments(call));
+        ok = json_array_append_new(output, call_json(t, call, json_array_size(output), "completed", arguments)) == 0;
+    }
+    return ok;
+}
+
 static json_t *whole(talk *t)
 {
     said *c = t->choices;
     json_t *output = json_array();
-    conversation_finish(c);
-    if (!append_item(t, output, BLOCK_THOUGHTS, &c->thoughts) || !append_item(t, output, BLOCK_TEXT, &c->text)) {
+    if (!conversation_finish(c) || !append_item(t, output, BLOCK_THOUGHTS, &c->thoughts) ||
+        !append_item(t, output, BLOCK_TEXT, &c->text) || !append_calls(t, output, c->calls)) {
         json_decref(output);
         return NULL;
     }
@@ -179,11 +199,22 @@ static bool put_content(talk *t, buffer *out, const char *type, const char *key,
     return put(t, out, type, members);
 }
 
+/* Appends an event about the arguments of the open call; the text is released (NULL: no memory). */
+static bool put_arguments(talk *t, buffer *out, const char *type, const char *key, json_t *text)
+{
+    return put(t, out, type,
+               json_pack("{s:o, s:I, s:o}", "item_id", item_id(t, BLOCK_CALL, place(t)), "output_index",
+                         (json_int_t)place(t), key, text));
+}
+
 static bool open_item(talk *t, buffer *out)
 {
     response *r = t->own;
     block_kind kind = r->blocks.open;
     r->text.size = 0;
+    if (kind == BLOCK_CALL)
+        return put_item(t, out, "response.output_item.added",
+                        call_json(t, r->blocks.call, place(t), "in_progress", json_string("")));
     return put_item(t, out, "response.output_item.added", item_json(t, kind, place(t), "in_progress", json_array())) &&
            put_content(t, out, "response.content_part.added", "part", part_json(kind, json_string("")));
 }
@@ -191,9 +222,23 @@ static bool open_item(talk *t, buffer *out)
 static bool say(talk *t, json_t *text, buffer *out)
 {
     response *r = t->own;
+    if (r->blocks.open == BLOCK_CALL)
+        return put_arguments(t, out, names[BLOCK_CALL].delta_event, "delta", text);
     bool ok = text && buffer_put(&r->text, json_string_value(text), json_string_length(text));
     ok = ok && put_content(t, out, names[r->blocks.open].delta_event, "delta", json_incref(text));
     json_decref(text);
+    return ok;
+}
+
+static bool close_call(talk *t, buffer *out)
+{
+    const response *r = t->own;
+    json_t *arguments = blocks_call_arguments(r->blocks.call);
+    json_t *item = call_json(t, r->blocks.call, place(t), "completed", json_incref(arguments));
+    bool ok = put_arguments(t, out, names[BLOCK_CALL].done_event, "arguments", json_incref(arguments)) &&
+              put_item(t, out, "response.output_item.done", json_incref(item)) &&
+              json_array_append(r->output, item) == 0;
+    json_decref(item);
     return ok;
 }
 
@@ -201,6 +246,8 @@ static bool close_item(talk *t, buffer *out)
 {
     response *r = t->own;
     block_kind kind = r->blocks.open;
+    if (kind == BLOCK_CALL)
+        return close_call(t, out);
     json_t *text = json_text((span){r->text.size ? r->text.data : "", r->text.size});
     json_t *item = whole_item(t, kind, place(t), json_incref(text));
     bool ok = put_content(t, out, names[kind].done_event, "text", json_incref(text)) &&
@@ -257,17 +304,29 @@ static json_t *number_json(const json_t *body, const char *name, float otherwise
     return json_is_number(value) ? json_incref(value) : json_real((double)otherwise);
 }
 
+/* Returns a member of the request; otherwise (released): it is absent. */
+static json_t *member_json(const json_t *body, const char *name, json_t *otherwise)
+{
+    json_t *value = json_object_get(body, name);
+    if (!value || json_is_null(value))
+        return otherwise;
+    json_decref(otherwise);
+    return json_incref(value);
+}
+
 /* Returns the members of a response that say what was asked for. */
-static json_t *echo_json(const json_t *body, const generation *g)
+static json_t *echo_json(const json_t *body, const conversation_fields *c, const generation *g)
 {
     json_t *most = g->most_tokens.given ? json_integer(g->most_tokens.value) : json_null();
     json_t *instructions = json_object_get(body, "instructions");
     json_t *format = g->response_format ? json_incref(g->response_format) : json_pack("{s:s}", "type", "text");
-    return json_pack(
-        "{s:O?, s:o, s:o, s:o, s:b, s:n, s:s, s:[], s:{s:o}, s:s, s:b, s:{}}", "instructions", instructions,
-        "max_output_tokens", most, "temperature", number_json(body, "temperature", g->sampling.temperature), "top_p",
-        number_json(body, "top_p", g->sampling.top_p), "parallel_tool_calls", 1, "previous_response_id", "tool_choice",
-        "auto", "tools", "text", "format", format, "truncation", "disabled", "store", 0, "metadata");
+    return json_pack("{s:O?, s:o, s:o, s:o, s:b, s:n, s:o, s:o, s:{s:o}, s:s, s:b, s:{}}", "instructions", instructions,
+                     "max_output_tokens", most, "temperature",
+                     number_json(body, "temperature", g->sampling.temperature), "top_p",
+                     number_json(body, "top_p", g->sampling.top_p), "parallel_tool_calls", c->parallel_calls,
+                     "previous_response_id", "tool_choice", member_json(body, "tool_choice", json_string("auto")),
+                     "tools", member_json(body, "tools", json_array()), "text", "format", format, "truncation",
+                     "disabled", "store", 0, "metadata");
 }
 
 /* Sends the conversation; echo and output are the talk's then, or released (NULL: no memory). */
@@ -293,7 +352,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
     return fields_read(FIELDS(rows), body, "", &g, p) && responses_read(body, &c, p) &&
            fields_read(FIELDS(text_rows), json_object_get(body, "text"), "text.", &g, p) &&
            format_read(g.response_format, "text.format", &g.format, p) &&
-           send(s, &c, &g, echo_json(body, &g), json_array(), out, p);
+           send(s, &c, &g, echo_json(body, &c, &g), json_array(), out, p);
 }
 
 void responses_answer_request(serve *s, span text, reply *out)

@@ -1,5 +1,5 @@
 /* responses_fields.c - requests for responses, made such as templates take them. Nothing is stored, so every request brings
- * the whole conversation; tools are refused. */
+ * the whole conversation; tools that OpenAI's servers run are refused. */
 #include "api.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 typedef struct request_fields {
     span model, instructions;
-    json_t *input, *text, *choice, *variables, *other;
+    json_t *input, *text, *tools, *choice, *variables, *other;
+    bool parallel_calls;
 } request_fields;
 
 static const field request_rows[] = {
@@ -17,7 +18,8 @@ static const field request_rows[] = {
     {FIELD_ROW("text", JSON, request_fields, text), .types = FIELD_OBJECT},
     {FIELD_ROW("tool_choice", JSON, request_fields, choice), .types = FIELD_STRING | FIELD_OBJECT},
     {FIELD_ROW("chat_template_kwargs", JSON, request_fields, variables), .types = FIELD_OBJECT},
-    {FIELD_ROW("tools", FIXED, request_fields, other), .only = "[]"},
+    {FIELD_ROW("tools", JSON, request_fields, tools), .types = FIELD_LIST},
+    {FIELD_ROW("parallel_tool_calls", BOOL, request_fields, parallel_calls)},
     {FIELD_ROW("include", FIXED, request_fields, other), .only = "[]"},
     {FIELD_ROW("background", FIXED, request_fields, other), .only = "false"},
     {FIELD_ROW("truncation", FIXED, request_fields, other), .only = "\"disabled\""},
@@ -39,22 +41,7 @@ static bool append_message(json_t *messages, const char *role, span content, pro
            no_memory(p);
 }
 
-typedef struct item_fields {
-    span type, role;
-    json_t *content;
-} item_fields;
-
-static const field item_rows[] = {
-    {FIELD_ROW("type", TEXT, item_fields, type)},
-    {FIELD_ROW("role", TEXT, item_fields, role)},
-    {FIELD_ROW("content", JSON, item_fields, content), .types = FIELD_STRING | FIELD_LIST},
-};
-
-/* Roles of messages, with their names in templates. */
-static const char *const roles[][2] = {
-    {"user", "user"}, {"assistant", "assistant"}, {"system", "system"}, {"developer", "system"}};
-
-/* Refuses a member of an item. */
+/* Refuses a member of an item, or of a tool. */
 static bool bad_member(const char *path, const char *member, const char *code, const char *why, problem *p)
 {
     char name[96];
@@ -62,19 +49,43 @@ static bool bad_member(const char *path, const char *member, const char *code, c
     return problem_field(p, name, code, "%s: %s", name, why);
 }
 
-static bool read_item(json_t *messages, const json_t *item, const char *path, problem *p)
+static bool missing(const char *path, const char *member, problem *p)
+{
+    return bad_member(path, member, "missing", "is missing", p);
+}
+
+/* Joins the parts of a content. text: freed with buffer_free, also after a failure. */
+static bool join(const json_t *content, const char *path, const char *member, buffer *text, problem *p)
 {
     static const char *const types[] = {"input_text", "output_text", NULL};
-    item_fields f = {.type = {"message", 7}};
-    const char *role = NULL;
     char name[60];
+    snprintf(name, sizeof name, "%.40s%.16s", path, member);
+    return conversation_join(content, name, types, text, p);
+}
+
+/* ------------------------------------------------------------------ messages */
+
+typedef struct message_fields {
+    span role;
+    json_t *content;
+} message_fields;
+
+static const field message_rows[] = {
+    {FIELD_ROW("role", TEXT, message_fields, role)},
+    {FIELD_ROW("content", JSON, message_fields, content), .types = FIELD_STRING | FIELD_LIST},
+};
+
+/* Roles of messages, with their names in templates. */
+static const char *const roles[][2] = {
+    {"user", "user"}, {"assistant", "assistant"}, {"system", "system"}, {"developer", "system"}};
+
+static bool read_message(json_t *messages, const json_t *item, const char *path, problem *p)
+{
+    message_fields f = {0};
+    const char *role = NULL;
     buffer text = {0};
-    if (!fields_read(FIELDS(item_rows), item, path, &f, p))
+    if (!fields_read(FIELDS(message_rows), item, path, &f, p))
         return false;
-    if (span_equal(f.type, span_of("reasoning"))) /* of an earlier answer: templates leave it out, too */
-        return true;
-    if (!span_equal(f.type, span_of("message")))
-        return bad_member(path, "type", "unsupported", "only items of type message are understood", p);
     for (size_t i = 0; f.role.data && i < sizeof roles / sizeof *roles; i++)
         if (span_equal(f.role, span_of(roles[i][0])))
             role = roles[i][1];
@@ -82,12 +93,124 @@ static bool read_item(json_t *messages, const json_t *item, const char *path, pr
         return bad_member(path, "role", f.role.data ? "invalid_value" : "missing",
                           "must be user, assistant, system or developer", p);
     if (!f.content)
-        return bad_member(path, "content", "missing", "is missing", p);
-    snprintf(name, sizeof name, "%.40scontent", path);
-    bool ok = conversation_join(f.content, name, types, &text, p) &&
+        return missing(path, "content", p);
+    bool ok = join(f.content, path, "content", &text, p) &&
               append_message(messages, role, (span){text.size ? text.data : "", text.size}, p);
     buffer_free(&text);
     return ok;
+}
+
+/* ------------------------------------------------------------------ calls of tools */
+
+typedef struct call_fields {
+    span id, name, arguments;
+} call_fields;
+
+static const field call_rows[] = {
+    {FIELD_ROW("call_id", TEXT, call_fields, id)},
+    {FIELD_ROW("name", TEXT, call_fields, name)},
+    {FIELD_ROW("arguments", TEXT, call_fields, arguments)},
+};
+
+/* Returns the list of calls in the last message, which is made if that is not the assistant's. NULL: no memory. */
+static json_t *last_calls(json_t *messages)
+{
+    size_t count = json_array_size(messages);
+    json_t *last = json_array_get(messages, count ? count - 1 : 0);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (!role || strcmp(role, "assistant") != 0) {
+        last = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+        if (json_array_append_new(messages, last) != 0)
+            return NULL;
+    }
+    if (!json_object_get(last, "tool_calls") && json_object_set_new(last, "tool_calls", json_array()) != 0)
+        return NULL;
+    return json_object_get(last, "tool_calls");
+}
+
+/* A call belongs to the message that came before it. */
+static bool read_call(json_t *messages, const json_t *item, const char *path, problem *p)
+{
+    call_fields f = {0};
+    if (!fields_read(FIELDS(call_rows), item, path, &f, p))
+        return false;
+    if (!f.id.data || !f.name.data || !f.arguments.data)
+        return missing(path, !f.id.data ? "call_id" : !f.name.data ? "name" : "arguments", p);
+    json_t *calls = last_calls(messages);
+    json_t *call = json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", json_text(f.id), "type", "function", "function", "name",
+                             json_text(f.name), "arguments", json_text(f.arguments));
+    if (json_array_append_new(calls, call) != 0)
+        return no_memory(p);
+    conversation_parse_arguments(calls);
+    return true;
+}
+
+typedef struct result_fields {
+    span id;
+    json_t *output;
+} result_fields;
+
+static const field result_rows[] = {
+    {FIELD_ROW("call_id", TEXT, result_fields, id)},
+    {FIELD_ROW("output", JSON, result_fields, output), .types = FIELD_STRING | FIELD_LIST},
+};
+
+static bool read_result(json_t *messages, const json_t *item, const char *path, problem *p)
+{
+    result_fields f = {0};
+    buffer text = {0};
+    if (!fields_read(FIELDS(result_rows), item, path, &f, p))
+        return false;
+    if (!f.id.data || !f.output)
+        return missing(path, f.id.data ? "output" : "call_id", p);
+    bool ok = join(f.output, path, "output", &text, p);
+    if (ok && json_array_append_new(messages, json_pack("{s:s, s:o, s:o}", "role", "tool", "tool_call_id",
+                                                        json_text(f.id), "content", talk_take_text(&text))) != 0)
+        ok = no_memory(p);
+    buffer_free(&text);
+    return ok;
+}
+
+/* Of an earlier answer: templates leave it out, too. */
+static bool read_reasoning(json_t *messages, const json_t *item, const char *path, problem *p)
+{
+    (void)messages;
+    (void)item;
+    (void)path;
+    (void)p;
+    return true;
+}
+
+/* ------------------------------------------------------------------ items */
+
+static const struct item_row {
+    const char *type;
+    bool (*read)(json_t *messages, const json_t *item, const char *path, problem *p);
+} items[] = {
+    {"message", read_message},
+    {"reasoning", read_reasoning},
+    {"function_call", read_call},
+    {"function_call_output", read_result},
+};
+
+typedef struct type_fields {
+    span type;
+} type_fields;
+
+static const field type_rows[] = {
+    {FIELD_ROW("type", TEXT, type_fields, type)},
+};
+
+static bool read_item(json_t *messages, const json_t *item, const char *path, problem *p)
+{
+    type_fields f = {.type = {"message", 7}};
+    if (!fields_read(FIELDS(type_rows), item, path, &f, p))
+        return false;
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+        if (span_equal(f.type, span_of(items[i].type)))
+            return items[i].read(messages, item, path, p);
+    return bad_member(path, "type", "unsupported", "must be message, function_call, function_call_output or reasoning",
+                      p);
 }
 
 static bool read_input(json_t *messages, const request_fields *f, problem *p)
@@ -108,23 +231,81 @@ static bool read_input(json_t *messages, const request_fields *f, problem *p)
     return true;
 }
 
-static bool read_choice(const json_t *choice, problem *p)
+/* ------------------------------------------------------------------ tools */
+
+typedef struct tool_fields {
+    span type, name, description;
+    json_t *parameters;
+} tool_fields;
+
+static const field tool_rows[] = {
+    {FIELD_ROW("type", TEXT, tool_fields, type)},
+    {FIELD_ROW("name", TEXT, tool_fields, name)},
+    {FIELD_ROW("description", TEXT, tool_fields, description)},
+    {FIELD_ROW("parameters", JSON, tool_fields, parameters), .types = FIELD_OBJECT},
+};
+
+/* Appends a tool as chats describe it. path: "tools[0].". */
+static bool read_tool(json_t *out, const json_t *tool, const char *path, problem *p)
+{
+    tool_fields f = {0};
+    if (!fields_read(FIELDS(tool_rows), tool, path, &f, p))
+        return false;
+    if (!f.type.data || !span_equal(f.type, span_of("function")))
+        return bad_member(path, "type", f.type.data ? "unsupported" : "missing", "must be function", p);
+    if (!f.name.data)
+        return missing(path, "name", p);
+    json_t *function = json_pack("{s:o}", "name", json_text(f.name));
+    bool ok = function;
+    if (f.description.data)
+        ok = ok && json_object_set_new(function, "description", json_text(f.description)) == 0;
+    if (f.parameters)
+        ok = ok && json_object_set(function, "parameters", f.parameters) == 0;
+    ok = ok && json_array_append_new(out, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
+    json_decref(function);
+    return ok || no_memory(p);
+}
+
+static bool read_tools(json_t *out, const json_t *tools, problem *p)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        char path[40];
+        snprintf(path, sizeof path, "tools[%zu].", i);
+        if (!read_tool(out, json_array_get(tools, i), path, p))
+            return false;
+    }
+    return true;
+}
+
+/* *none: tools may not be called. */
+static bool read_choice(const json_t *choice, bool *none, problem *p)
 {
     const char *text = json_string_value(choice);
-    return !choice || (text && (strcmp(text, "auto") == 0 || strcmp(text, "none") == 0)) ||
+    *none = text && strcmp(text, "none") == 0;
+    return !choice || *none || (text && strcmp(text, "auto") == 0) ||
            problem_field(p, "tool_choice", "unsupported",
                          "tool_choice: is not supported by this server, but as \"auto\" and \"none\"");
 }
 
+/* ------------------------------------------------------------------ requests */
+
 bool responses_read(json_t *body, conversation_fields *out, problem *p)
 {
-    request_fields f = {0};
-    if (!fields_read(FIELDS(request_rows), body, "", &f, p) || !read_choice(f.choice, p))
+    request_fields f = {.parallel_calls = true};
+    bool no_tools;
+    if (!fields_read(FIELDS(request_rows), body, "", &f, p) || !read_choice(f.choice, &no_tools, p))
         return false;
-    json_t *messages = json_array();
-    bool ok = (messages || no_memory(p)) && read_input(messages, &f, p) &&
-              (json_object_set(body, "messages", messages) == 0 || no_memory(p));
-    *out = (conversation_fields){.name = "input", .messages = messages, .variables = f.variables};
-    json_decref(messages); /* the body has it */
+    json_t *messages = json_array(), *tools = json_array();
+    bool ok =
+        ((messages && tools) || no_memory(p)) && read_input(messages, &f, p) && read_tools(tools, f.tools, p) &&
+        (json_object_set(body, "messages", messages) == 0 || no_memory(p)) &&
+        (json_object_set(body, "chat_tools", tools) == 0 || no_memory(p)); /* the answer shows those that it has */
+    *out = (conversation_fields){.name = "input",
+                                 .messages = messages,
+                                 .tools = no_tools ? NULL : tools,
+                                 .variables = f.variables,
+                                 .parallel_calls = f.parallel_calls};
+    json_decref(messages); /* the body has them */
+    json_decref(tools);
     return ok;
 }

@@ -79,17 +79,19 @@ void state_props(serve *s, span body, reply *out)
 {
     (void)body;
     const hearth_sampling *o = &s->options.sampling;
+    const struct tool_convention *convention = conversation_convention(s);
     json_t *settings = json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "temperature", (double)o->temperature, "top_k",
                                  (json_int_t)o->top_k, "top_p", (double)o->top_p, "min_p", (double)o->min_p,
                                  "repeat_penalty", (double)o->repeat_penalty, "presence_penalty",
                                  (double)o->presence_penalty, "frequency_penalty", (double)o->frequency_penalty);
-    reply_json(out,
-               json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "model", json_text(span_of(s->options.name)),
-                         "build", "hearth " HEARTH_VERSION, "mode", hearth_mode_name(hearth_engine_mode(s->engine)),
-                         "guarantee", hearth_guarantee_name(hearth_engine_guarantee(s->engine)), "n_ctx",
-                         (json_int_t)driver_context(s->driver), "total_slots", (json_int_t)s->options.session.sequences,
-                         "queue", (json_int_t)s->options.queue, "chat_template", template_json(s, true),
-                         "default_generation_settings", settings));
+    reply_json(
+        out,
+        json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:s?, s:o}", "model", json_text(span_of(s->options.name)),
+                  "build", "hearth " HEARTH_VERSION, "mode", hearth_mode_name(hearth_engine_mode(s->engine)),
+                  "guarantee", hearth_guarantee_name(hearth_engine_guarantee(s->engine)), "n_ctx",
+                  (json_int_t)driver_context(s->driver), "total_slots", (json_int_t)s->options.session.sequences,
+                  "queue", (json_int_t)s->options.queue, "chat_template", template_json(s, true), "tool_calls",
+                  convention ? tool_convention_name(convention) : NULL, "default_generation_settings", settings));
 }
 
 static json_t *token_json(const serve *s, int32_t id)

@@ -56,9 +56,12 @@ void talk_free(talk *t)
     for (size_t i = 0; i < t->count; i++) {
         buffer_free(&t->choices[i].text);
         buffer_free(&t->choices[i].thoughts);
+        tool_calls_free(&t->choices[i].tools);
+        json_decref(t->choices[i].calls);
         json_decref(t->choices[i].probabilities);
         hearth_detokenizer_destroy(t->choices[i].reader);
     }
+    json_decref(t->tools);
     if (t->api->drop)
         t->api->drop(t->own);
     mem_free(t->own);

@@ -10,6 +10,7 @@
 #include "server.h"
 
 #include "../chat/reasoning.h"
+#include "../chat/tool_calls.h"
 
 struct talk;
 
@@ -17,7 +18,11 @@ struct talk;
 typedef struct said {
     uint32_t number;
     buffer text, thoughts; /* gathered */
+    tool_calls tools;      /* its sink gets what the model says, and hands text on to: */
     reasoning reasoning;
+    json_t *calls;              /* gathered: a list, as in a message of OpenAI's chat; NULL: none */
+    uint32_t call_count;        /* of the answer so far                                           */
+    uint64_t call_number;       /* of the ids of its calls                                        */
     json_t *probabilities;      /* gathered, in the API's form; NULL: none            */
     hearth_detokenizer *reader; /* of a prompt that is scored                         */
     size_t characters;          /* of the text so far                                 */
@@ -51,6 +56,7 @@ typedef struct talk {
     const talk_api *api;
     void *own; /* [api->own_size] the API's, zeroed at first */
     job *job;
+    json_t *tools; /* that the request offers; NULL: none */
     bool streams, has_begun, wants_usage, wants_probabilities;
     char id[48];
     int64_t created;

@@ -29,6 +29,8 @@ static const end_mark end_marks[] = {
     {"<|call|>",                                    NULL         },
     {"<end_of_turn>",                               NULL         },
     {"<turn|>",                                     NULL         },
+    {"<|tool_response>",                            NULL         },  /* gemma 4: a result follows, from elsewhere */
+    {"<start_function_response>",                   NULL         },  /* functiongemma: the same */
     {"<end_of_utterance>",                          NULL         },
     {"<EOT>",                                       NULL         },
     {"_<EOT>",                                      NULL         },
