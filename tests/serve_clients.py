@@ -280,6 +280,61 @@ def check_tools():
     same("what was offered", (third["tools"], third["tool_choice"], third["parallel_tool_calls"]), (offered, "auto", True))
     same("its tokens", one["usage"]["input_tokens"] + one["usage"]["cache_read_input_tokens"], other["usage"]["prompt_tokens"])
     s.end()
+    check_calls(tools, offered)
+
+
+PLACE = {"type": "object", "properties": {"at": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+         "required": ["at", "days"]}
+
+
+def is_place(arguments):
+    return arguments["at"] in ("Rome", "Oslo") and 1 <= arguments["days"] <= 9 and len(arguments) == 2
+
+
+def check_calls(tools, offered):
+    """Calls that are demanded, and those that a grammar has the model write, by several conventions."""
+    tools = tools + [{"type": "function", "function": {"name": "forecast", "parameters": PLACE}}]
+    offered = offered + [{"type": "function", "name": "forecast", "parameters": PLACE, "strict": False}]
+    named = TOOLS + [{"name": "forecast", "input_schema": PLACE}]
+    for marks in ("<tool_call>", "[TOOL_CALLS]", "<|start_header_id|>\"parameters\": ", "[TOOL_CALLS][ARGS]", "<tool_call><think>"):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+            template.write("{# %s #}{{ messages[0].content }}%s" % (marks, " <think>\n" if "think" in marks else ""))
+            template.flush()
+            s = Server("--chat-template", template.name, "-t", "1", "--temp", "1")
+        more = {"temperature": 1, "max_tokens": 80, "seed": 5}
+        choice = {"type": "function", "function": {"name": "forecast"}}
+        answer = s.ask(CHAT, chat("Tell me", tools=tools, tool_choice=choice, n=2, **more))[2]
+        for c in answer["choices"]:
+            call = c["message"]["tool_calls"][0]["function"]
+            check("%s: a call" % marks, call["name"] == "forecast" and is_place(json.loads(call["arguments"])), c)
+            same("%s: its end" % marks, (c["finish_reason"], c["message"]["content"]), ("tool_calls", None))
+        events = s.stream(CHAT, chat("Tell me", tools=tools, tool_choice=choice, **more))
+        calls = [t for e in events for t in e["choices"][0]["delta"].get("tool_calls", [])]
+        check("%s: a call in a stream" % marks, is_place(json.loads("".join(t["function"].get("arguments", "") for t in calls))), events)
+        said = s.ask(MESSAGES, message("Tell me", tools=named, tool_choice={"type": "tool", "name": "forecast"}, max_tokens=80))[2]
+        check("%s: a call in a message" % marks, said["stop_reason"] == "tool_use" and
+              [(b["type"], b["name"], is_place(b["input"])) for b in said["content"]] == [("tool_use", "forecast", True)], said)
+        item = s.ask(RESPONSES, response("Tell me", tools=offered, tool_choice={"type": "function", "name": "forecast"}, max_output_tokens=80))[2]
+        check("%s: a call in a response" % marks, [(i["type"], i["name"], is_place(json.loads(i["arguments"]))) for i in item["output"]] ==
+              [("function_call", "forecast", True)], item)
+        status, _, some = s.ask(CHAT, chat("Tell me", tools=tools, tool_choice="required", **more))
+        if "ARGS" in marks:
+            same("%s: one of several" % marks, (status, some["error"]["param"]), (400, "tool_choice"))
+        else:
+            check("%s: one of several" % marks, some["choices"][0]["message"]["tool_calls"][0]["function"]["name"] in ("weather", "forecast"), some)
+        s.end()
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+        template.write("{# <tool_call> #}{{ messages[0].content }}")
+        template.flush()
+        s = Server("--chat-template", template.name, "-t", "1")
+    rule = 'root ::= "Wait. " ("<tool_call>{\\"name\\": \\"weather\\", \\"arguments\\": {\\"at\\": \\"" [a-z]{3,6} "\\"}}</tool_call>"){2}'
+    answer = s.ask(CHAT, chat("Tell me", tools=tools, grammar=rule, max_tokens=300))[2]["choices"][0]
+    same("text before calls", answer["message"]["content"].strip(), "Wait.")
+    same("two calls", [c["function"]["name"] for c in answer["message"]["tool_calls"]], ["weather"] * 2)
+    single = s.ask(CHAT, chat("Tell me", tools=tools, grammar=rule, max_tokens=300, parallel_tool_calls=False))[2]["choices"][0]
+    same("one call", single["message"]["tool_calls"][0]["function"], answer["message"]["tool_calls"][0]["function"])
+    same("and no other", len(single["message"]["tool_calls"]), 1)
+    s.end()
 
 
 def check_responses(s):
@@ -459,7 +514,7 @@ BAD_FIELDS = [
     ("grammar", [1, {}, "", "x ::= y", "root ::= root", "root ::= [a-"]), ("json_schema", ["x", {"type": "strin"}, {"not": {}}]),
 ]
 BAD_CHAT = [
-    ("messages", ["x", [], {}]), ("tools", ["x", {}]), ("tool_choice", ["required", {"type": "function"}]),
+    ("messages", ["x", [], {}]), ("tools", ["x", {}]), ("tool_choice", ["required", "x", 1]),
     ("parallel_tool_calls", ["x", 1]), ("logprobs", [1, "x"]), ("top_logprobs", [-1, 21, "x", 3]), ("response_format", ["x", 1, []]),
     ("chat_template_kwargs", [1, []]), ("max_tokens", [0]),
 ]
@@ -491,8 +546,9 @@ BAD_HISTORY = [
 BAD_MESSAGE = [("max_tokens", [0, -1, "x", 1 << 40, 1.5, None]), ("top_k", [1.5, -1, "x"]),
                ("stop_sequences", ["x", [""], [1], ["x"] * 17, {}])]
 BAD_PLACES = [  # of /v1/messages: members, and what is named
-    ({"system": [{"type": "image"}]}, "system[0].type"), ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
-    ({"tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.type"), ({"thinking": {"type": "much"}}, "thinking.type"),
+    ({"system": [{"type": "image"}]}, "system[0].type"), ({"tool_choice": {"type": "any"}}, "tool_choice"), ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "tool"}}, "tool_choice.name"), ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
+    ({"tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"), ({"thinking": {"type": "much"}}, "thinking.type"),
     ({"thinking": {}}, "thinking.type"),
     ({"tools": [{}]}, "tools[0].name"), ({"tools": [{"name": "x"}]}, "tools[0].input_schema"), ({"tools": [1]}, "tools[0]"),
     ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}, "tool_choice.disable_parallel_tool_use"),
@@ -518,7 +574,7 @@ BAD_TURNS = [  # of /v1/messages: a message, and what is named behind its place
 ]
 BAD_RESPONSE = [
     ("input", [1, {}, [], None]), ("max_output_tokens", [0, -1, "x", 1 << 40]), ("instructions", [1, []]), ("text", [1]),
-    ("tools", ["x", {}]), ("parallel_tool_calls", ["x", 1]), ("tool_choice", ["required", {"type": "function"}]), ("include", [["x"]]), ("background", [True]),
+    ("tools", ["x", {}]), ("parallel_tool_calls", ["x", 1]), ("tool_choice", ["required", "x", 1]), ("include", [["x"]]), ("background", [True]),
     ("truncation", ["auto"]), ("top_logprobs", [1]), ("previous_response_id", ["x"]), ("conversation", ["x"]), ("prompt", [{}]),
 ]
 BAD_ITEMS = [

@@ -42,6 +42,13 @@ typedef struct tool_tags {
     bool is_padded; /* a line break before and behind each value is not part of it */
 } tool_tags;
 
+/* How a call is demanded of a model (tool_demand.h): what stands before it, and then JSON: an object with a name and a member
+ * `arguments`, or a list of one; or the name, json_open and the arguments alone. open NULL: it cannot be. */
+typedef struct tool_demand_form {
+    const char *open, *arguments;
+    bool is_list;
+} tool_demand_form;
+
 typedef struct tool_convention {
     const char *name;
     const char *evidence[2]; /* what all stands in the source of its templates */
@@ -53,6 +60,7 @@ typedef struct tool_convention {
     const tool_tags *tags; /* NULL: arguments are an object                                                */
     const char *quote;     /* before and behind a string; NULL: strings are JSON's                          */
     bool in_thoughts;      /* its marks count within thoughts, too                                          */
+    tool_demand_form demand;
 } tool_convention;
 
 /* Readers, in tool_bodies.c: objects in JSON or a list of them; a name and an object; a name and tags; a name and an

@@ -5,6 +5,8 @@
 #include "server.h"
 #include "talk.h"
 
+#include "../chat/tool_demand.h"
+
 /* state_api.c: what there is, and how it is. */
 handler state_health, state_live, state_metrics, state_props, state_tokenizer, state_slots, state_models, state_model;
 /* text_api.c: text and tokens, without computing. */
@@ -30,6 +32,8 @@ typedef struct answer_format {
 bool format_read(const json_t *object, const char *path, answer_format *out, problem *p);
 bool format_read_grammar(const json_t *text, answer_format *out, problem *p);
 bool format_read_schema(const json_t *schema, answer_format *out, problem *p);
+/* Returns the format that a schema is; param: what errors name. */
+answer_format format_of_schema(const json_t *schema, const char *param);
 /* Makes the grammar; without a format *out stays as it is. behind: as hearth_grammar_create has it. */
 bool format_make(const serve *s, const answer_format *f, const char *behind, hearth_grammar **out, problem *p);
 
@@ -84,7 +88,9 @@ typedef struct conversation_fields {
     const char *name;                     /* of the field with the messages, for errors */
     json_t *messages, *tools, *variables; /* owned by the body                          */
     json_t *tool_choice;
-    bool parallel_calls; /* an answer may call more than one tool */
+    bool parallel_calls; /* an answer may call more than one tool      */
+    bool demands_call;   /* it has to call one ...                      */
+    span demanded;       /* ... of this name; data NULL: whichever      */
     bool no_prompt;      /* the text ends with the last message   */
 } conversation_fields;
 
@@ -98,6 +104,15 @@ void conversation_parse_arguments(json_t *calls);
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
 bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p);
+
+/* ------------------------------------------------------------------ tool_choice.c */
+
+/* Reads the field of that name (NULL: it is not there) of any API into a conversation whose tools are known. */
+bool tool_choice_read(const json_t *choice, conversation_fields *c, problem *p);
+/* Where a call is demanded: makes the prompt, whose text this is, end with what a call begins with. *out is to be freed, also
+ * after a failure. */
+bool tool_choice_demand(const serve *s, const conversation_fields *c, span text, job_prompt *prompt, tool_demand *out,
+                        problem *p);
 
 /* ------------------------------------------------------------------ messages_fields.c, responses_fields.c */
 

@@ -117,16 +117,21 @@ static void begin_calls(const talk *t, said *c, const struct tool_convention *co
 
 /* ------------------------------------------------------------------ requests */
 
-/* Creates the talk of a job; its choices begin where the prompt's reasoning stands. */
-static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fields *f, span prompt)
+/* Creates the talk of a job; its choices begin where the prompt's reasoning stands, or in a call that is demanded. */
+static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fields *f, span prompt,
+                   const tool_demand *demand)
 {
     talk *t = talk_new(s, api, j);
     const struct tool_convention *convention = json_array_size(f->tools) > 0 ? conversation_convention(s) : NULL;
     if (t)
         t->tools = json_incref(f->tools);
     for (size_t i = 0; t && i < t->count; i++) {
-        reasoning_begin(&t->choices[i].reasoning, prompt);
-        begin_calls(t, &t->choices[i], convention, !f->parallel_calls);
+        said *c = &t->choices[i];
+        if (!demand->schema)
+            reasoning_begin(&c->reasoning, prompt);
+        begin_calls(t, c, convention, !f->parallel_calls);
+        if (demand->open.size > 0)
+            c->no_memory = !tool_calls_push_control(&c->tools, (span){demand->open.data, demand->open.size});
     }
     return t;
 }
@@ -142,13 +147,19 @@ bool conversation_answer(serve *s, const talk_api *api, const conversation_field
     j->candidate_count = g->candidates;
     char *text = NULL;
     generation own = *g;
-    bool ok = conversation_text(s, c, &text, &size, &j->prompts[0].ids, &j->prompts[0].count, p);
-    talk *t = ok ? begin(s, api, j, c, (span){text, size}) : NULL;
-    own.behind = ok ? reasoning_answer_mark((span){text, size}) : NULL;
+    tool_demand demand = {0};
+    bool ok = conversation_text(s, c, &text, &size, &j->prompts[0].ids, &j->prompts[0].count, p) &&
+              (!c->demands_call || tool_choice_demand(s, c, (span){text, size}, &j->prompts[0], &demand, p));
+    talk *t = ok ? begin(s, api, j, c, (span){text, size}, &demand) : NULL;
+    if (ok && demand.schema)
+        own.format = format_of_schema(demand.schema, "tool_choice");
+    else if (ok)
+        own.behind = reasoning_answer_mark((span){text, size});
     hearth_free(text);
     if (ok && !t)
         ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
     ok = ok && generation_send(s, &own, j, c->name, p);
+    tool_demand_free(&demand);
     job_release(j);
     if (!ok || !t) {
         talk_free(t);

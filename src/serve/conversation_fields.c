@@ -111,19 +111,6 @@ static bool read_message(json_t *message, const char *path, problem *p)
     return !json_is_array(f.content) || join_parts(message, f.content, path, p);
 }
 
-/* Whether tools may be called is up to the model; that they must cannot be promised yet. */
-static bool read_choice(conversation_fields *c, problem *p)
-{
-    const char *choice = json_string_value(c->tool_choice);
-    if (!c->tool_choice || (choice && strcmp(choice, "auto") == 0))
-        return true;
-    if (!choice || strcmp(choice, "none") != 0)
-        return problem_field(p, "tool_choice", "unsupported",
-                             "tool_choice: is not supported by this server, but as \"auto\" and \"none\"");
-    c->tools = NULL;
-    return true;
-}
-
 bool conversation_read(json_t *body, conversation_fields *out, problem *p)
 {
     *out = (conversation_fields){.name = "messages", .parallel_calls = true};
@@ -141,7 +128,7 @@ bool conversation_read(json_t *body, conversation_fields *out, problem *p)
         if (!read_message(message, path, p))
             return false;
     }
-    return read_choice(out, p);
+    return tool_choice_read(out->tool_choice, out, p);
 }
 
 /* Returns the variables of the server with those of the request over them, as JSON; *none: there are none. */

@@ -72,6 +72,13 @@ bool format_read_schema(const json_t *schema, answer_format *out, problem *p)
     return !schema || set(out, HEARTH_GRAMMAR_JSON_SCHEMA, schema, "json_schema", p);
 }
 
+answer_format format_of_schema(const json_t *schema, const char *param)
+{
+    answer_format f = {.form = HEARTH_GRAMMAR_JSON_SCHEMA, .value = schema};
+    snprintf(f.param, sizeof f.param, "%s", param);
+    return f;
+}
+
 bool format_make(const serve *s, const answer_format *f, const char *behind, hearth_grammar **out, problem *p)
 {
     hearth_error error = {0};

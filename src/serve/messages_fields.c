@@ -339,27 +339,6 @@ static bool read_tools(json_t *out, const json_t *tools, problem *p)
     return true;
 }
 
-typedef struct choice_fields {
-    span type;
-    bool is_single; /* one call at most */
-} choice_fields;
-
-static const field choice_rows[] = {
-    {FIELD_ROW("type", TEXT, choice_fields, type)},
-    {FIELD_ROW("disable_parallel_tool_use", BOOL, choice_fields, is_single)},
-};
-
-/* Whether tools may be called is up to the model; that they must cannot be promised yet. */
-static bool read_choice(const json_t *choice, choice_fields *f, problem *p)
-{
-    *f = (choice_fields){.type = {"auto", 4}};
-    if (!fields_read(FIELDS(choice_rows), choice, "tool_choice.", f, p))
-        return false;
-    return span_equal(f->type, span_of("none")) || span_equal(f->type, span_of("auto")) ||
-           problem_field(p, "tool_choice.type", "unsupported",
-                         "tool_choice.type: is not supported by this server, but as \"auto\" and \"none\"");
-}
-
 /* ------------------------------------------------------------------ thinking */
 
 /* What the types of thinking are to templates that leave it to a variable. */
@@ -400,8 +379,7 @@ static bool put_list(json_t *body, const char *name, json_t *list, problem *p)
 bool messages_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields r = {0};
-    choice_fields choice;
-    if (!fields_read(FIELDS(rows), body, "", &r, p) || !read_choice(r.choice, &choice, p))
+    if (!fields_read(FIELDS(rows), body, "", &r, p))
         return false;
     turn t = {.out = json_array()};
     json_t *tools = json_array();
@@ -410,9 +388,10 @@ bool messages_read(json_t *body, conversation_fields *out, problem *p)
               put_list(body, "tools", tools, p);
     *out = (conversation_fields){.name = "messages",
                                  .messages = t.out,
-                                 .tools = span_equal(choice.type, span_of("none")) ? NULL : tools,
-                                 .parallel_calls = !choice.is_single,
+                                 .tools = tools,
+                                 .parallel_calls = true,
                                  .variables = json_object_get(body, "chat_template_kwargs")};
+    ok = ok && tool_choice_read(r.choice, out, p);
     buffer_free(&t.text);
     buffer_free(&t.thoughts);
     json_decref(t.calls);

@@ -277,23 +277,12 @@ static bool read_tools(json_t *out, const json_t *tools, problem *p)
     return true;
 }
 
-/* *none: tools may not be called. */
-static bool read_choice(const json_t *choice, bool *none, problem *p)
-{
-    const char *text = json_string_value(choice);
-    *none = text && strcmp(text, "none") == 0;
-    return !choice || *none || (text && strcmp(text, "auto") == 0) ||
-           problem_field(p, "tool_choice", "unsupported",
-                         "tool_choice: is not supported by this server, but as \"auto\" and \"none\"");
-}
-
 /* ------------------------------------------------------------------ requests */
 
 bool responses_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields f = {.parallel_calls = true};
-    bool no_tools;
-    if (!fields_read(FIELDS(request_rows), body, "", &f, p) || !read_choice(f.choice, &no_tools, p))
+    if (!fields_read(FIELDS(request_rows), body, "", &f, p))
         return false;
     json_t *messages = json_array(), *tools = json_array();
     bool ok =
@@ -302,9 +291,10 @@ bool responses_read(json_t *body, conversation_fields *out, problem *p)
         (json_object_set(body, "chat_tools", tools) == 0 || no_memory(p)); /* the answer shows those that it has */
     *out = (conversation_fields){.name = "input",
                                  .messages = messages,
-                                 .tools = no_tools ? NULL : tools,
+                                 .tools = tools,
                                  .variables = f.variables,
                                  .parallel_calls = f.parallel_calls};
+    ok = ok && tool_choice_read(f.choice, out, p);
     json_decref(messages); /* the body has them */
     json_decref(tools);
     return ok;
