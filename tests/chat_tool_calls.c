@@ -3,7 +3,9 @@
 #include "../src/base/file.h"
 #include "../src/base/memory.h"
 #include "../src/chat/conversation.h"
-#include "../src/chat/tool_calls.h"
+#include "../src/chat/tool_demand.h"
+#include "../src/grammar/matcher.h"
+#include "../src/grammar/schema.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -447,6 +449,97 @@ static span read_source(const struct published *p)
     return (span){text, size};
 }
 
+/* What stands in the source of a template, what a prompt then ends with, and answers that fit: what is read is the call. */
+static const struct demand {
+    const char *source, *open, *answer;
+    bool is_one; /* only one tool can be demanded */
+} demands[] = {
+    {"<tool_call>", "<tool_call>\n", "{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}", false},
+    {"<tool_calls>", "<tool_calls>\n", "{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}", false},
+    {"[TOOL_CALLS]", "[TOOL_CALLS]", "[{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}]", false},
+    {"<TOOLCALL>", "<TOOLCALL>", "[{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}]", false},
+    {"<|tool_call|>", "<|tool_call|>", "[{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}]", false},
+    {"<|start_header_id|> \"parameters\": ", "", "{\"name\": \"f\", \"parameters\": {\"s\": \"x\"}}", false},
+    {"[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]f[ARGS]", "{\"s\": \"x\"}", true},
+};
+
+static const char demanded_text[] =
+    "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"s\": {\"const\": \"x\"}}, \"required\": "
+    "[\"s\"]}}}, {\"function\": {\"name\": \"g\"}}]";
+
+/* Returns whether a schema takes a text, to its end. */
+static bool takes(const json_t *schema, const char *text)
+{
+    static const bool ends[1] = {true};
+    static const span none[1] = {{"", 0}};
+    hearth_error error = {0};
+    token_trie *t = NULL;
+    grammar *g = NULL;
+    matcher *m = NULL;
+    if (schema_compile(&g, schema, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(token_trie_create(&t, none, ends, 1, NULL), HEARTH_OK);
+    assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+    bool fits = matcher_accept(m, span_of(text), NULL) == HEARTH_OK && matcher_can_end(m);
+    matcher_destroy(m);
+    token_trie_destroy(t);
+    grammar_destroy(g);
+    return fits;
+}
+
+static void expect_demand(const struct demand *d, const json_t *tools)
+{
+    const struct tool_convention *c = tool_convention_find(span_of(d->source));
+    const struct example x = {d->source, d->answer, "[f {\"s\": \"x\"}]"};
+    tool_demand made;
+    hearth_error error = {0};
+    events e = {.hides = true};
+    if (tool_demand_make(&made, c, tools, span_of("f"), &error) != HEARTH_OK)
+        fail_msg("%s: %s", d->source, error.text);
+    assert_int_equal(made.open.size, strlen(d->open));
+    assert_true(made.open.size == 0 || memcmp(made.open.data, d->open, made.open.size) == 0);
+    assert_true(takes(made.schema, d->answer));
+    assert_false(takes(made.schema, "{\"name\": \"g\", \"arguments\": {}}"));
+    tool_calls t = {.convention = c, .tools = tools, .sink = &sink, .user = &e};
+    assert_true(made.open.size == 0 || tool_calls_push_control(&t, (span){made.open.data, made.open.size}));
+    assert_true(tool_calls_push(&t, span_of(d->answer)) && tool_calls_finish(&t));
+    expect(&x, &e);
+    tool_calls_free(&t);
+    buffer_free(&e.text);
+    tool_demand_free(&made);
+    hearth_status any = tool_demand_make(&made, c, tools, (span){0}, &error);
+    assert_int_equal(any, d->is_one ? HEARTH_UNSUPPORTED : HEARTH_OK);
+    assert_true(d->is_one || takes(made.schema, d->answer));
+    tool_demand_free(&made);
+}
+
+static void calls_can_be_demanded(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(demanded_text, 0, NULL);
+    tool_demand made;
+    hearth_error error = {0};
+    long live = mem_live();
+    for (size_t i = 0; i < sizeof demands / sizeof *demands; i++)
+        expect_demand(&demands[i], tools);
+    assert_int_equal(tool_demand_make(&made, tool_convention_find(span_of("<arg_key>")), tools, span_of("f"), &error),
+                     HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "glm"));
+    assert_int_equal(tool_demand_make(&made, NULL, tools, span_of("f"), &error), HEARTH_UNSUPPORTED);
+    bool ended = false;
+    for (int n = 0; !ended; n++) {
+        mem_fail_at(n);
+        hearth_status status =
+            tool_demand_make(&made, tool_convention_find(span_of("[TOOL_CALLS] [ARGS]")), tools, span_of("f"), &error);
+        mem_fail_at(-1);
+        assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
+        ended = status == HEARTH_OK;
+        tool_demand_free(&made);
+        assert_int_equal(mem_live(), live);
+    }
+    json_decref(tools);
+}
+
 static void conventions_follow_from_templates(void **state)
 {
     (void)state;
@@ -546,6 +639,7 @@ int main(void)
                                        cmocka_unit_test(only_one_call_where_asked),
                                        cmocka_unit_test(sizes_are_bounded),
                                        cmocka_unit_test(every_allocation_may_fail),
+                                       cmocka_unit_test(calls_can_be_demanded),
                                        cmocka_unit_test(conventions_follow_from_templates),
                                        cmocka_unit_test(calls_that_templates_write_are_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
