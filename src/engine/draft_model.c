@@ -25,10 +25,10 @@ static hearth_status same_vocabulary(const hearth_model *a, const hearth_model *
         return fail(error, HEARTH_INVALID, "%s: draft: has %u tokens, the model has %u", a->source->path, size,
                     b->hyper.vocabulary_size);
     for (uint32_t i = 0; i < size; i++) {
-        size_t size_a = 0, size_b = 0;
-        const char *text_a = hearth_token_text(a, (int32_t)i, &size_a),
-                   *text_b = hearth_token_text(b, (int32_t)i, &size_b);
-        if (size_a != size_b || !text_a != !text_b || (size_a > 0 && memcmp(text_a, text_b, size_a) != 0))
+        span text_a = {0}, text_b = {0};
+        text_a.data = hearth_token_text(a, (int32_t)i, &text_a.size);
+        text_b.data = hearth_token_text(b, (int32_t)i, &text_b.size);
+        if (!span_equal(text_a, text_b))
             return fail(error, HEARTH_INVALID, "%s: draft: token %u is another one than the model's", a->source->path,
                         i);
     }
