@@ -40,7 +40,7 @@ static size_t mask_words(const hearth_grammar *g)
 /* Returns how many bytes of `behind` the text ends with after one more byte. */
 static size_t advance(const hearth_grammar *g, size_t matched, char byte)
 {
-    while (matched > 0 && g->behind[matched] != byte)
+    while (g->behind[matched] != byte && matched > 0)
         matched = g->border[matched - 1];
     return matched + (g->behind[matched] == byte);
 }
