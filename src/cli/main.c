@@ -12,24 +12,9 @@
 
 /* Each command is defined in a file of its own, with its name, function, summary and options. */
 const command *const all_commands[] = {
-    &command_run,
-    &command_serve,
-    &command_pull,
-    &command_plan,
-    &command_eval,
-    &command_bench,
-    &command_devices,
-    &command_convert,
-    &command_quantize,
-    &command_pack,
-    &command_inspect,
-    &command_tokenize,
-    &command_template,
-    &command_profile,
-    &command_tune,
-    &command_manual,
-    &command_complete,
-    NULL,
+    &command_run,      &command_serve,   &command_pull,     &command_plan,   &command_eval,     &command_bench,
+    &command_devices,  &command_convert, &command_quantize, &command_pack,   &command_inspect,  &command_tokenize,
+    &command_template, &command_profile, &command_tune,     &command_manual, &command_complete, NULL,
 };
 
 #define MAX_COMMANDS 32

@@ -182,7 +182,7 @@ typedef struct scratch {
 struct hearth_session {
     const hearth_engine *engine;
     uint32_t context, sequences, batch, output_rows;
-    uint32_t spare; /* of the sequences: they have no positions of their own */
+    uint32_t spare;         /* of the sequences: they have no positions of their own */
     uint32_t marks;         /* states of earlier lengths, per sequence   */
     uint32_t widest;        /* longest row of weights that is multiplied */
     uint32_t widest_hidden; /* hidden units of the widest predictor      */
