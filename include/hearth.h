@@ -653,7 +653,7 @@ typedef struct hearth_grammar hearth_grammar;
 
 /* behind: the grammar begins behind the first place where the answer has this text, a mark like "</think>" (at most 255
  * bytes); before it everything is allowed. NULL: it begins with the answer.
- * HEARTH_FORMAT: the text is no grammar, or no answer can fit it (named). HEARTH_UNSUPPORTED: the model has no tokenizer, or
+ * HEARTH_INVALID: `behind` is longer, or the form is not known. HEARTH_FORMAT: the text is no grammar, or no answer can fit it (named). HEARTH_UNSUPPORTED: the model has no tokenizer, or
  * the grammar has something that hearth does not know (named), or is too large. */
 hearth_status hearth_grammar_create(hearth_grammar **out, const hearth_model *model, hearth_grammar_form form,
                                     const char *text, size_t size, const char *behind, hearth_error *error);
@@ -665,7 +665,7 @@ void hearth_grammar_destroy(hearth_grammar *grammar);
 // clang-format off
 #define HEARTH_STOPS(X)                                     \
     X(HEARTH_STOP_NONE,      "none")        /* goes on */   \
-    X(HEARTH_STOP_END,       "end")         /* a token that hearth_token_ends_answer is true of */ \
+    X(HEARTH_STOP_END,       "end")         /* a token that hearth_token_ends_answer is true of, or the end of a grammar */ \
     X(HEARTH_STOP_STRING,    "string")                      \
     X(HEARTH_STOP_LENGTH,    "length")      /* max_tokens */\
     X(HEARTH_STOP_CONTEXT,   "context")     /* no room */   \

@@ -513,6 +513,37 @@ static void expect_demand(const struct demand *d, const json_t *tools)
     tool_demand_free(&made);
 }
 
+/* References within a tool's parameters are its own, wherever these stand. */
+static void references_of_demanded_tools(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"function\": {\"name\": \"f\", \"parameters\": {\"$id\": \"i\", \"$defs\": {\"P\": {\"const\": {\"$ref\": "
+        "\"#\"}}}, "
+        "\"properties\": {\"s\": {\"$ref\": \"#/$defs/P\"}, \"t\": {\"$ref\": \"#/properties/s\"}}, \"required\": "
+        "[\"s\", \"t\"]}}}";
+    json_t *tool = json_loads(text, 0, NULL);
+    for (size_t i = 0; i < sizeof demands / sizeof *demands; i++)
+        for (int count = 1; count <= 2; count++) {
+            const struct tool_convention *c = tool_convention_find(span_of(demands[i].source));
+            json_t *tools = json_pack("[{s:{s:s}}, O]", "function", "name", "g", tool);
+            const char *begin = strstr(demands[i].answer, "{\"s\"");
+            char answer[256];
+            tool_demand made;
+            hearth_error error = {0};
+            span name = demands[i].is_one || count == 1 ? span_of("f") : (span){0};
+            if (tool_demand_make(&made, c, tools, name, &error) != HEARTH_OK)
+                fail_msg("%s", error.text);
+            snprintf(answer, sizeof answer, "%.*s{\"s\":{\"$ref\":\"#\"},\"t\":{\"$ref\":\"#\"}}%s",
+                     (int)(begin - demands[i].answer), demands[i].answer, strchr(begin, '}') + 1);
+            if (!takes(made.schema, answer))
+                fail_msg("%s: %s is not taken", demands[i].source, answer);
+            tool_demand_free(&made);
+            json_decref(tools);
+        }
+    json_decref(tool);
+}
+
 static void calls_can_be_demanded(void **state)
 {
     (void)state;
@@ -640,6 +671,7 @@ int main(void)
                                        cmocka_unit_test(sizes_are_bounded),
                                        cmocka_unit_test(every_allocation_may_fail),
                                        cmocka_unit_test(calls_can_be_demanded),
+                                       cmocka_unit_test(references_of_demanded_tools),
                                        cmocka_unit_test(conventions_follow_from_templates),
                                        cmocka_unit_test(calls_that_templates_write_are_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,10 +185,11 @@ static void beside_others(void **state)
 static void behind_a_mark(void **state)
 {
     (void)state;
-    static const char *const marks[] = {"was", "s a", "aab", "."};
+    static const char *const marks[] = {"was", "s a", "aab", ".", "tim", "wi", "the"};
     stack s;
     told t = {0}, unheld = {0};
     open_stories(&s, 1, 1);
+    size_t within = 0;
     hearth_answer_options options = {.max_tokens = 80};
     (void)answer(&s, prompts[0], &options, 0, 1, &unheld);
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -203,21 +204,24 @@ static void behind_a_mark(void **state)
             assert_string_equal(t.text.data, unheld.text.data);
         } else {
             size_t before = (size_t)(found - unheld.text.data);
-            assert_int_equal(stop, HEARTH_STOP_END);
-            assert_int_equal(own - t.text.data, before);
-            assert_memory_equal(t.text.data, unheld.text.data, before);
-            own += strlen(marks[i]);
-            own += strspn(own, " ");
-            assert_string_equal(own, "[1,\"x\"]");
+            if (own && own - t.text.data == (ptrdiff_t)before)
+                assert_memory_equal(t.text.data, unheld.text.data, before);
+            else
+                within++; /* in a token that goes on with what does not fit, and so another one was chosen */
+            assert_int_equal(stop, own ? HEARTH_STOP_END : HEARTH_STOP_LENGTH);
+            own += own ? strlen(marks[i]) : 0;
+            if (own)
+                assert_string_equal(own + strspn(own, " "), "[1,\"x\"]");
         }
         hearth_grammar_destroy(g);
     }
+    assert_in_range(within, 1, 3);
     buffer_free(&t.text);
     buffer_free(&unheld.text);
     stack_close(&s);
 }
 
-/* A mark in the midst of a token, whose rest does not fit: that is told, and nothing else is read into it. */
+/* A mark in the midst of a token, whose rest does not fit: the token is not chosen, and not taken. */
 static void a_mark_within_a_token(void **state)
 {
     (void)state;
@@ -237,7 +241,7 @@ static void a_mark_within_a_token(void **state)
         hearth_answer_options options = {.grammar = fits ? g : h};
         stack_check(hearth_answer_create(&a, s.model, &options, &error), &error);
         assert_int_equal(hearth_answer_push(a, ids[0], &text, &size, &stop, &error), fits ? HEARTH_OK : HEARTH_INVALID);
-        assert_true(fits || strstr(error.text, "goes on behind \"the\""));
+        assert_true(fits || strstr(error.text, "cannot come"));
         hearth_answer_destroy(a);
     }
     hearth_free(ids);

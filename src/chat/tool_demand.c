@@ -3,13 +3,53 @@
 
 #include "tool_conventions.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* Returns the schema of a tool's arguments. */
-static json_t *arguments_of(const json_t *tool)
+/* Members whose values are data, not schemas. */
+static bool holds_data(const char *key)
+{
+    static const char *const keys[] = {"const", "enum", "default", "examples"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Has the references within a schema, "#/$defs/a", begin at `place` of a larger one: "#/properties/arguments/$defs/a". false: no
+ * memory. */
+static bool move_references(json_t *schema, const char *place)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    size_t i;
+    bool ok = true;
+    json_array_foreach(schema, i, value)
+    {
+        ok = ok && move_references(value, place);
+    }
+    json_object_foreach_safe(schema, next, key, value)
+    {
+        const char *to = json_string_value(value);
+        if (strcmp(key, "$ref") == 0 && to && to[0] == '#')
+            ok = ok && json_object_set_new(schema, key, json_sprintf("#%s%s", place, to + 1)) == 0;
+        else if (!holds_data(key))
+            ok = ok && move_references(value, place);
+    }
+    return ok;
+}
+
+/* Returns the schema of a tool's arguments, for a place in a larger one. */
+static json_t *arguments_of(const json_t *tool, const char *place)
 {
     json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
-    return json_is_object(parameters) ? json_incref(parameters) : json_pack("{s:s}", "type", "object");
+    json_t *own = json_is_object(parameters) ? json_deep_copy(parameters) : json_pack("{s:s}", "type", "object");
+    (void)json_object_del(own, "$id");
+    if (own && move_references(own, place))
+        return own;
+    json_decref(own);
+    return NULL;
 }
 
 static json_t *name_of(const json_t *tool)
@@ -17,15 +57,21 @@ static json_t *name_of(const json_t *tool)
     return json_object_get(json_object_get(tool, "function"), "name");
 }
 
-/* Appends what is demanded of one tool: an object with its name, or the arguments alone. */
-static bool add(json_t *calls, const struct tool_convention *c, const json_t *tool)
+/* Appends what is demanded of one tool: an object with its name, or the arguments alone. is_one: there is no other. */
+static bool add(json_t *calls, const struct tool_convention *c, const json_t *tool, bool is_one)
 {
-    const char *key = c->demand.arguments;
+    const char *key = c->demand.arguments, *list = c->demand.is_list ? "/items" : "";
+    char place[96];
     if (!key)
-        return json_array_append_new(calls, arguments_of(tool)) == 0;
-    return json_array_append_new(calls, json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object",
-                                                  "properties", "name", "const", name_of(tool), key, arguments_of(tool),
-                                                  "required", "name", key, "additionalProperties", 0)) == 0;
+        return json_array_append_new(calls, arguments_of(tool, "")) == 0;
+    if (is_one)
+        snprintf(place, sizeof place, "%s/properties/%s", list, key);
+    else
+        snprintf(place, sizeof place, "%s/anyOf/%zu/properties/%s", list, json_array_size(calls), key);
+    return json_array_append_new(calls,
+                                 json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object", "properties",
+                                           "name", "const", name_of(tool), key, arguments_of(tool, place), "required",
+                                           "name", key, "additionalProperties", 0)) == 0;
 }
 
 /* Fills in the schema of the calls; what they begin with, but for a name, is there. calls: released. */
@@ -52,6 +98,7 @@ hearth_status tool_demand_make(tool_demand *out, const struct tool_convention *c
 {
     const struct tool_convention *c = convention;
     const json_t *last = NULL;
+    bool is_one = name.data || json_array_size(tools) == 1;
     json_t *calls = json_array();
     bool ok = calls;
     *out = (tool_demand){0};
@@ -65,7 +112,7 @@ hearth_status tool_demand_make(tool_demand *out, const struct tool_convention *c
         if (name.data && !span_equal(name, (span){json_string_value(own), json_string_length(own)}))
             continue;
         last = tool;
-        ok = add(calls, c, tool);
+        ok = add(calls, c, tool, is_one);
     }
     if (ok && !c->demand.arguments && json_array_size(calls) != 1) {
         json_decref(calls);

@@ -157,7 +157,9 @@ hearth_status hearth_answer_pick(hearth_answer *answer, hearth_sampler *sampler,
     const uint64_t *allowed = NULL;
     if (answer->constraint)
         TRY(constraint_mask(answer->constraint, &allowed, error));
-    *token = sampler_pick_among(sampler, logits, allowed);
+    do
+        *token = sampler_pick_among(sampler, logits, allowed);
+    while (answer->constraint && !constraint_fits(answer->constraint, *token));
     return HEARTH_OK;
 }
 
@@ -211,7 +213,7 @@ hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const cha
     drop_shown(a);
     TRY(add_piece(a, piece, &stopped, error));
     a->token_count += !is_end;
-    if (is_end)
+    if (is_end || (a->constraint && constraint_has_ended(a->constraint)))
         a->stop = HEARTH_STOP_END;
     else if (stopped)
         a->stop = HEARTH_STOP_STRING;

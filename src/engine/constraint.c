@@ -27,7 +27,8 @@ struct hearth_grammar {
 struct constraint {
     const hearth_grammar *grammar;
     matcher *matcher;
-    size_t matched; /* bytes of `behind` that the answer ends with; all of them: the grammar has begun */
+    size_t matched;    /* bytes of `behind` that the answer ends with; all of them: the grammar has begun */
+    uint64_t *allowed; /* [words of a mask] before that: what may come next                          */
 };
 
 /* ------------------------------------------------------------------ grammars */
@@ -77,7 +78,7 @@ static hearth_status parse(grammar **out, hearth_grammar_form form, span text, h
     case HEARTH_GRAMMAR_JSON_SCHEMA:
         return schema_parse(out, text, error);
     }
-    return fail(error, HEARTH_INVALID, "grammar: form %d is none", (int)form);
+    return fail(error, HEARTH_INVALID, "grammar: form %d is not known", (int)form);
 }
 
 hearth_status hearth_grammar_create(hearth_grammar **out, const hearth_model *model, hearth_grammar_form form,
@@ -120,11 +121,13 @@ hearth_status constraint_create(constraint **out, const hearth_grammar *g, const
     if (!c)
         return fail_memory(error, "grammar", sizeof *c);
     c->grammar = g;
-    hearth_status status = matcher_create(&c->matcher, g->language, g->tokens, error);
+    c->allowed = mem_new_array(mask_words(g), sizeof *c->allowed);
+    hearth_status status = c->allowed ? matcher_create(&c->matcher, g->language, g->tokens, error)
+                                      : fail_memory(error, "grammar", mask_words(g) * sizeof *c->allowed);
     if (status == HEARTH_OK)
         *out = c;
     else
-        mem_free(c);
+        constraint_destroy(c);
     return status;
 }
 
@@ -133,6 +136,7 @@ void constraint_destroy(constraint *c)
     if (!c)
         return;
     matcher_destroy(c->matcher);
+    mem_free(c->allowed);
     mem_free(c);
 }
 
@@ -141,33 +145,35 @@ static bool is_free(const constraint *c)
     return c->matched < c->grammar->behind_size;
 }
 
-static bool is_empty(const uint64_t *bits, size_t words)
+/* Returns whether none of the tokens of a mask is in another one; NULL: whether it has none. */
+static bool is_empty(const uint64_t *bits, const uint64_t *but, size_t words)
 {
     for (size_t i = 0; i < words; i++)
-        if (bits[i])
+        if (bits[i] & (but ? but[i] : UINT64_MAX))
             return false;
     return true;
 }
 
 hearth_status constraint_mask(constraint *c, const uint64_t **bits, hearth_error *error)
 {
+    size_t words = mask_words(c->grammar);
     if (is_free(c)) {
-        *bits = c->grammar->goes_on;
+        memcpy(c->allowed, c->grammar->goes_on, words * sizeof *c->allowed);
+        *bits = c->allowed;
         return HEARTH_OK;
     }
     TRY(matcher_mask(c->matcher, bits, error));
-    if (is_empty(*bits, mask_words(c->grammar)))
+    if (is_empty(*bits, NULL, words))
         return fail(error, HEARTH_UNSUPPORTED, "grammar: no token of the vocabulary can come next");
     return HEARTH_OK;
 }
 
-/* Takes a token before the grammar has begun; what follows `behind` in it belongs to the grammar. */
-static hearth_status accept_before(constraint *c, int32_t token, hearth_error *error)
+/* Reads a token before the grammar has begun: returns what `behind` is matched to then, and where what follows it in the
+ * token begins, which belongs to the grammar. */
+static size_t read_before(const constraint *c, int32_t token, span *rest)
 {
     const hearth_model *model = c->grammar->model;
     span text = token_trie_bytes(c->grammar->tokens, token);
-    if (hearth_token_ends_answer(model, token))
-        return fail(error, HEARTH_INVALID, "grammar: the answer ends before it has begun");
     if (hearth_token_attributes(model, token) & HEARTH_TOKEN_CONTROL)
         text.data = hearth_token_text(model, token, &text.size);
     size_t i = 0, matched = c->matched;
@@ -175,9 +181,32 @@ static hearth_status accept_before(constraint *c, int32_t token, hearth_error *e
         matched = advance(c->grammar, matched, text.data[i++]);
     while (i < text.size && is_white(text.data[i]))
         i++;
-    if (i < text.size && matcher_accept(c->matcher, (span){text.data + i, text.size - i}, error) != HEARTH_OK)
-        return fail(error, HEARTH_INVALID, "grammar: a token goes on behind \"%s\" with what does not fit",
+    *rest = i < text.size ? (span){text.data + i, text.size - i} : (span){0};
+    return matched;
+}
+
+bool constraint_fits(constraint *c, int32_t token)
+{
+    span rest;
+    if (!is_free(c))
+        return true;
+    (void)read_before(c, token, &rest);
+    bool fits = rest.size == 0 || matcher_accept(c->matcher, rest, NULL) == HEARTH_OK;
+    matcher_reset(c->matcher);
+    if (!fits)
+        c->allowed[token / 64] &= ~(UINT64_C(1) << token % 64);
+    return fits;
+}
+
+static hearth_status accept_before(constraint *c, int32_t token, hearth_error *error)
+{
+    span rest;
+    if (token_trie_ends(c->grammar->tokens, token))
+        return fail(error, HEARTH_INVALID, "grammar: an answer may not end before it has said \"%s\"",
                     c->grammar->behind);
+    size_t matched = read_before(c, token, &rest);
+    if (rest.size > 0)
+        TRY(matcher_accept(c->matcher, rest, error));
     c->matched = matched;
     return HEARTH_OK;
 }
@@ -185,4 +214,11 @@ static hearth_status accept_before(constraint *c, int32_t token, hearth_error *e
 hearth_status constraint_accept(constraint *c, int32_t token, hearth_error *error)
 {
     return is_free(c) ? accept_before(c, token, error) : matcher_accept_token(c->matcher, token, error);
+}
+
+bool constraint_has_ended(constraint *c)
+{
+    const uint64_t *bits;
+    return !is_free(c) && matcher_can_end(c->matcher) && matcher_mask(c->matcher, &bits, NULL) == HEARTH_OK &&
+           is_empty(bits, c->grammar->goes_on, mask_words(c->grammar));
 }

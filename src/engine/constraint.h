@@ -17,7 +17,14 @@ void constraint_destroy(constraint *c);
  * HEARTH_UNSUPPORTED: none may, or the grammar is too ambiguous to be followed. */
 hearth_status constraint_mask(constraint *c, const uint64_t **bits, hearth_error *error);
 
+/* Returns whether a token of the mask can come next; else the mask, which must be the last one that was asked for, has it no
+ * longer. Only a token that has the mark before the grammar, and goes on with what does not fit, cannot. */
+bool constraint_fits(constraint *c, int32_t token);
+
 /* Takes a token. HEARTH_INVALID: it cannot come here. */
 hearth_status constraint_accept(constraint *c, int32_t token, hearth_error *error);
+
+/* Returns whether the text is whole and nothing can follow it. */
+bool constraint_has_ended(constraint *c);
 
 #endif

@@ -18,9 +18,16 @@ hearth_status request_begin(request *r, hearth_error *error)
                     sampler_vocabulary(r->sampler), vocabulary);
     r->draft_tokens = answer_draft_tokens(r->answer);
     r->draft_tokens = r->draft_tokens < DRAFT_MOST ? r->draft_tokens : DRAFT_MOST;
-    if (session_recurrents(r->session, each) > 0)
-        r->draft_tokens = 0; /* recurrent states cannot be cut by a few tokens */
-    hearth_session *draft = r->draft_tokens > 0 ? answer_draft(r->answer) : NULL;
+    hearth_session *draft = answer_draft(r->answer);
+    bool is_recurrent = session_recurrents(r->session, each) > 0;
+    if (draft && (draft == r->session || r->draft_tokens == 0))
+        return fail(error, HEARTH_INVALID, "draft: %s",
+                    r->draft_tokens == 0 ? "draft_tokens is 0" : "its session is the one that answers");
+    if (draft && is_recurrent)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "draft: the model has recurrent layers, which cannot be cut by a few tokens");
+    if (is_recurrent)
+        r->draft_tokens = 0;
     return draft ? draft_model_begin(&r->draft, draft, r->session->engine->model, error) : HEARTH_OK;
 }
 
@@ -88,7 +95,7 @@ static hearth_status choose(request *r, uint32_t length, const float *logits, he
     TRY(hearth_answer_pick(r->answer, r->sampler, logits, &r->next, error));
     r->next_is_read = false;
     TRY(hearth_answer_push(r->answer, r->next, &text.data, &text.size, &r->stop, error));
-    if (r->stop == HEARTH_STOP_END)
+    if (r->stop == HEARTH_STOP_END && hearth_token_ends_answer(r->session->engine->model, r->next))
         return HEARTH_OK;
     r->answer_tokens++;
     bool wanted = show(r, r->next, text, logits);

@@ -337,6 +337,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->engine = engine;
     uint32_t own = options->sequences ? options->sequences : 1;
     s->spare = options->spare_sequences <= MOST_SPARE ? (uint32_t)options->spare_sequences : MOST_SPARE;
+    s->spare = s->spare <= UINT32_MAX - own ? s->spare : UINT32_MAX - own;
     s->sequences = own + s->spare;
     s->cache_positions = options->cache_positions;
     bool counted = set_context(s, options->context ? options->context : h->context_length);

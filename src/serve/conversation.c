@@ -139,6 +139,9 @@ static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fie
 bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p)
 {
+    if (c->demands_call && g->format.param[0])
+        return problem_field(p, "tool_choice", "invalid_value", "tool_choice: demands a call, and %s another answer",
+                             g->format.param);
     size_t choices = generation_choices(s, g, 1, c->name, p), size;
     job *j = choices ? job_new(1, choices) : NULL;
     if (!j)

@@ -28,7 +28,6 @@ struct driver {
     live *live;
     size_t vocabulary;
     saved_found saved;
-    bool saves; /* what was read is in order */
     mailbox box;
     pthread_t thread;
     bool has_thread;
@@ -426,7 +425,6 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
     TRY_OR(failed, status, hearth_session_create(&d->session, engine, &options->session, error));
     if (options->folder)
         TRY_OR(failed, status, saved_load(d->session, sequences(d), options->folder, options->name, &d->saved, error));
-    d->saves = options->folder != NULL;
     TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
@@ -463,14 +461,19 @@ void driver_stop(driver *d)
     d->has_thread = false;
 }
 
+void driver_save(driver *d)
+{
+    driver_stop(d);
+    if (d->options.folder && d->lost.status == HEARTH_OK)
+        saved_store(d->session, sequences(d), d->options.folder, d->options.name);
+}
+
 void driver_destroy(driver *d)
 {
     if (!d)
         return;
     driver_stop(d);
     hearth_scheduler_destroy(d->scheduler);
-    if (d->saves && d->lost.status == HEARTH_OK)
-        saved_store(d->session, sequences(d), d->options.folder, d->options.name);
     scorer_destroy(d->scorer);
     live_destroy(d->live);
     hearth_session_destroy(d->session);

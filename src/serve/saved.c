@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define SAVE_SECONDS 3.0
 /* Shorter sequences are read again as soon as their files are. */
@@ -52,9 +51,7 @@ void saved_store(const hearth_session *session, uint32_t sequences, const char *
     char path[PATH_MAX];
     double begun = clock_seconds();
     for (uint32_t i = 0; i < sequences && path_of(path, folder, name, i); i++) {
-        if (hearth_session_length(session, i) < LEAST_TOKENS)
-            (void)unlink(path);
-        else if (clock_seconds() - begun < SAVE_SECONDS)
+        if (hearth_session_length(session, i) >= LEAST_TOKENS && clock_seconds() - begun < SAVE_SECONDS)
             (void)hearth_session_save_file(session, i, path, NULL);
     }
 }

@@ -67,7 +67,9 @@ static hearth_status open_parts(serve *s, hearth_error *error)
     if (!s->info.has_tokenizer)
         return fail(error, HEARTH_UNSUPPORTED, "%s: has no tokenizer", s->info.path);
     TRY(driver_create(&s->driver, s->engine, &own, error));
-    return http_open(s, error);
+    TRY(http_open(s, error));
+    s->listens = true;
+    return HEARTH_OK;
 }
 
 hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error)
@@ -102,6 +104,8 @@ void serve_close(serve *s)
     if (s->driver)
         driver_stop(s->driver); /* every job has ended, and every connection that waited for one is awake */
     http_close(s);
+    if (s->listens)
+        driver_save(s->driver);
     driver_destroy(s->driver);
     if (s->lost >= 0)
         close(s->lost);

@@ -19,6 +19,7 @@ struct serve {
     metrics metrics;
     int64_t started;          /* seconds since 1970                          */
     bool is_local;            /* listens at loopback alone                   */
+    bool listens;             /* all of it has been opened                   */
     atomic_bool closing;      /* requests are refused                        */
     atomic_size_t body_bytes; /* of all bodies that are held                 */
     atomic_size_t exchanges;  /* requests that are being read or answered    */
