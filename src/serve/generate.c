@@ -100,8 +100,6 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
     const char *key;
     json_t *value;
     *count = 0;
-    if (!g->biases)
-        return true;
     if (json_object_size(g->biases) > MOST_BIASES)
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
     json_object_foreach(g->biases, key, value) if (!read_bias(s, key, value, &biases[(*count)++])) return problem_field(
@@ -180,8 +178,9 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "logit_bias: out of memory");
-    bool ok = read_biases(s, g, biases, &sampling.bias_count, p);
-    sampling.biases = biases;
+    bool ok = !biases || read_biases(s, g, biases, &sampling.bias_count, p);
+    if (biases)
+        sampling.biases = biases;
     hearth_status status = ok ? fill_choices(s, g, j, &sampling, &error) : HEARTH_OK;
     mem_free(biases);
     if (!ok)
