@@ -32,6 +32,9 @@ static const field rows[] = {
     {FIELD_ROW("logit_bias", JSON, generation, biases), .types = FIELD_OBJECT},
     {FIELD_ROW("stream_options", JSON, generation, stream_options), .types = FIELD_OBJECT},
     {FIELD_ROW("response_format", JSON, generation, response_format), .types = FIELD_OBJECT},
+};
+
+static const field format_rows[] = {
     {FIELD_ROW("grammar", JSON, generation, grammar), .types = FIELD_STRING},
     {FIELD_ROW("json_schema", JSON, generation, json_schema), .types = FIELD_OBJECT},
 };
@@ -58,6 +61,12 @@ generation generation_default(const serve *s)
     return (generation){.sampling = s->options.sampling, .count = 1};
 }
 
+bool generation_read_format(const json_t *body, const char *path, generation *g, problem *p)
+{
+    return fields_read(FIELDS(format_rows), body, "", g, p) && format_read(g->response_format, path, &g->format, p) &&
+           format_read_grammar(g->grammar, &g->format, p) && format_read_schema(g->json_schema, &g->format, p);
+}
+
 bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p)
 {
     *out = generation_default(s);
@@ -69,9 +78,7 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
         return problem_field(p, "stream_options", "invalid_value", "stream_options: needs \"stream\": true");
     if (!out->most_tokens.given)
         out->most_tokens.value = most_default;
-    return generation_check_stops(out->stops, "stop", p) &&
-           format_read(out->response_format, "response_format", &out->format, p) &&
-           format_read_grammar(out->grammar, &out->format, p) && format_read_schema(out->json_schema, &out->format, p);
+    return generation_check_stops(out->stops, "stop", p) && generation_read_format(body, "response_format", out, p);
 }
 
 /* ------------------------------------------------------------------ what the library needs */
@@ -93,8 +100,6 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
     const char *key;
     json_t *value;
     *count = 0;
-    if (!g->biases)
-        return true;
     if (json_object_size(g->biases) > MOST_BIASES)
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
     json_object_foreach(g->biases, key, value) if (!read_bias(s, key, value, &biases[(*count)++])) return problem_field(
@@ -173,8 +178,9 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "logit_bias: out of memory");
-    bool ok = read_biases(s, g, biases, &sampling.bias_count, p);
-    sampling.biases = biases;
+    bool ok = !biases || read_biases(s, g, biases, &sampling.bias_count, p);
+    if (biases)
+        sampling.biases = biases;
     hearth_status status = ok ? fill_choices(s, g, j, &sampling, &error) : HEARTH_OK;
     mem_free(biases);
     if (!ok)

@@ -209,7 +209,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
         return problem_field(p, "max_tokens", "missing", "max_tokens: is missing");
     if (!messages_read(body, &c, p) ||
         !fields_read(FIELDS(output_rows), json_object_get(body, "output_config"), "output_config.", &g, p) ||
-        !format_read(g.response_format, "output_config.format", &g.format, p) ||
+        !generation_read_format(body, "output_config.format", &g, p) ||
         !conversation_answer(s, &api.talk, &c, &g, out, p))
         return false;
     messages *m = out->talk->own;

@@ -11,7 +11,7 @@ static const char *const text_types[] = {"text", NULL};
 
 typedef struct request_fields {
     span model;
-    json_t *messages, *system, *tools, *choice, *thinking, *variables, *output, *other;
+    json_t *messages, *system, *tools, *choice, *thinking, *variables, *output, *thread, *other;
 } request_fields;
 
 static const field rows[] = {
@@ -23,7 +23,9 @@ static const field rows[] = {
     {FIELD_ROW("thinking", JSON, request_fields, thinking), .types = FIELD_OBJECT},
     {FIELD_ROW("chat_template_kwargs", JSON, request_fields, variables), .types = FIELD_OBJECT},
     {FIELD_ROW("output_config", JSON, request_fields, output), .types = FIELD_OBJECT},
+    {FIELD_ROW("thread", JSON, request_fields, thread), .types = FIELD_OBJECT},
     {FIELD_ROW("output_format", FIXED, request_fields, other)},
+    {FIELD_ROW("compaction", FIXED, request_fields, other)},
     {FIELD_ROW("mcp_servers", FIXED, request_fields, other), .only = "[]"},
     {FIELD_ROW("container", FIXED, request_fields, other)},
 };
@@ -381,6 +383,9 @@ bool messages_read(json_t *body, conversation_fields *out, problem *p)
     request_fields r = {0};
     if (!fields_read(FIELDS(rows), body, "", &r, p))
         return false;
+    if (r.thread) /* a request that goes on with one has its last messages alone */
+        return problem_field(p, "thread", PROBLEM_NO_THREADS,
+                             "thread: nothing is stored here, each request brings its whole conversation");
     turn t = {.out = json_array()};
     json_t *tools = json_array();
     bool ok = ((t.out && tools) || no_memory(p)) && read_system(&t, r.system, p) && read_messages(&t, r.messages, p) &&

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct problem_type {
     unsigned status;
@@ -74,10 +75,14 @@ static const problem_type anthropic_types[] = {
     {503, "overloaded_error"},     {529, "overloaded_error"}, {0, "invalid_request_error"},
 };
 
+/* Clients that find no conversations stored know it by details, and bring the whole conversation. */
 static json_t *print_anthropic(const problem *p, const char *type_name)
 {
-    return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type_name, "message",
-                     json_text(span_of(p->message)));
+    json_t *details = p->code && strcmp(p->code, PROBLEM_NO_THREADS) == 0
+                          ? json_pack("{s:s, s:[s]}", "error_code", p->code, "unsupported", p->param)
+                          : NULL;
+    return json_pack("{s:s, s:{s:s, s:o, s:o*}}", "type", "error", "error", "type", type_name, "message",
+                     json_text(span_of(p->message)), "details", details);
 }
 
 const problem_form problem_anthropic = {anthropic_types, print_anthropic};

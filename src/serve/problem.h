@@ -5,6 +5,9 @@
 
 #include "../base/json.h"
 
+/* The code of a request that goes on with a conversation which the server would have to keep. */
+#define PROBLEM_NO_THREADS "thread_unsupported_request"
+
 typedef struct problem {
     unsigned status;  /* of HTTP: 400, 404 ...; 0: there is no problem     */
     const char *code; /* "queue_full", a word for programs; NULL: none     */
@@ -30,7 +33,8 @@ typedef struct problem_form {
 
 /* {"error": {"message", "type", "param", "code"}} */
 extern const problem_form problem_openai;
-/* {"type": "error", "error": {"type", "message"}}; the message begins with the field that is wrong. */
+/* {"type": "error", "error": {"type", "message"}}; the message begins with the field that is wrong. Of PROBLEM_NO_THREADS the
+ * error also has "details": {"error_code", "unsupported"}. */
 extern const problem_form problem_anthropic;
 
 /* Returns the object; NULL: no memory. form: NULL: OpenAI's. */

@@ -351,7 +351,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
     conversation_fields c;
     return fields_read(FIELDS(rows), body, "", &g, p) && responses_read(body, &c, p) &&
            fields_read(FIELDS(text_rows), json_object_get(body, "text"), "text.", &g, p) &&
-           format_read(g.response_format, "text.format", &g.format, p) &&
+           generation_read_format(body, "text.format", &g, p) &&
            send(s, &c, &g, echo_json(body, &c, &g), json_array(), out, p);
 }
 

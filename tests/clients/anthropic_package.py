@@ -88,10 +88,15 @@ def errors():
             ("no messages", lambda: create(**{**MESSAGE, "messages": []}), "messages"),
             ("a long message", lambda: create(**{**MESSAGE, "messages": [{"role": "user", "content": "word " * 600}]}), "messages"),
             ("a stream", lambda: create(**{**MESSAGE, "extra_body": {"top_p": 7}}, stream=True), "top_p"),
+            ("a summary", lambda: create(**{**MESSAGE, "extra_body": {"compaction": {"type": "summary"}}}), "compaction"),
             ("tokens", lambda: client.messages.count_tokens(model="any", messages=[]), "messages")):
         error = raises(what, anthropic.BadRequestError, call)
         same("%s: status and type" % what, (error.status_code, error.body["error"]["type"]), (400, "invalid_request_error"))
         check("%s: message" % what, error.body["error"]["message"].startswith(name), error.body)
+    thread = {**MESSAGE, "extra_body": {"thread": {"type": "create"}}}
+    error = raises("a thread", anthropic.types.ThreadUnsupportedRequestError, lambda: create(**thread))
+    same("its status and details", (error.status_code, error.body["error"]["details"]),
+         (400, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}))
     raises("no such path", anthropic.NotFoundError, lambda: client.post("/v1/nothing", cast_to=object))
     raises("a large body", anthropic.RequestTooLargeError,
            lambda: create(**{**MESSAGE, "messages": [{"role": "user", "content": "x" * 70000}]}))

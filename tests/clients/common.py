@@ -12,11 +12,16 @@ import sys
 import tempfile
 import time
 
+import jsonschema
+
 HEARTH, MODEL = sys.argv[1:3]
 
 # How a prompt is cut into steps depends on who else is there, and changes the last digits. With numbers as exact as this no
 # choice among tokens depends on them.
 EXACT = ["--activations", "f32", "--kv", "f32"]
+
+DATA = pathlib.Path(os.environ.get("DATA") or pathlib.Path(HEARTH).resolve().parent / "test-data")  # tests/data/README.md
+CONTEXT = 1 << 14  # of tool_server()
 
 checks = failures = 0
 processes = []
@@ -65,13 +70,19 @@ def valid(answer):
     return answer
 
 
+def fits(what, value, schema):
+    """Checks that a value is valid by a JSON schema."""
+    wrong = [e.message for e in jsonschema.Draft202012Validator(schema).iter_errors(value)]
+    check("%s: fits its schema" % what, not wrong, (wrong, value))
+
+
 # ------------------------------------------------------------------ hearth
 
 class Server:
     """`hearth serve` at a port of its own; self.url is its address."""
 
-    def __init__(self, *options):
-        self.process = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "-q", *EXACT, *options],
+    def __init__(self, *options, model=MODEL):
+        self.process = subprocess.Popen([HEARTH, "serve", model, "--port", "0", "-q", *EXACT, *options],
                                         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         processes.append(self.process)
         line = self.process.stdout.readline()
@@ -89,6 +100,19 @@ def thinking_server():
         template.write("{{ messages[0].content }} <think>")
         template.flush()
         return Server("--chat-template", template.name)
+
+
+def tool_server(*options):
+    """A server that knows tools, by a real template: Qwen 2.5's, which is that of Hermes. Since what agents send is long, its
+    model is a copy that says it was made for more; what it answers makes no more sense than before."""
+    template = DATA / "golden" / "templates" / "Qwen-Qwen2.5-7B-Instruct.jinja"
+    data, key = pathlib.Path(MODEL).read_bytes(), b"llama.context_length" + struct.pack("<I", 4)  # 4: a u32
+    same("keys that say the context", data.count(key), 1)
+    at = data.index(key) + len(key)
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        file.write(data[:at] + struct.pack("<I", CONTEXT) + data[at + 4:])
+        file.flush()
+        return Server("--chat-template", str(template), "-c", str(CONTEXT), *options, model=file.name)
 
 
 def hearth(*arguments, text=None):

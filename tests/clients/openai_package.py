@@ -136,6 +136,19 @@ def reasoning():
     thinking.end()
 
 
+def biases():
+    """Those of the command hold where a request has none of its own."""
+    likeliest = told["ids"][0]
+    biased = Server("--chat-template", "chatml", "--logit-bias", "%d=-inf" % likeliest)
+    other = client_of(biased.url)
+    expected = greedy("--chat-template", "chatml", "--chat", "Tell me", "-n", "24", "--logit-bias", "%d=-inf" % likeliest)["text"]
+    check("a bias changes the answer", expected != told["text"], expected)
+    same("the command's", other.chat.completions.create(**CHAT).choices[0].message.content, expected)
+    same("none instead", other.chat.completions.create(**CHAT, logit_bias={}).choices[0].message.content, told["text"])
+    same("a request's", client.chat.completions.create(**CHAT, logit_bias={likeliest: -100}).choices[0].message.content, expected)
+    biased.end()
+
+
 def errors():
     create, complete = client.chat.completions.create, client.completions.create
     for what, call, param in (
@@ -209,5 +222,5 @@ def end():
     server.end()
 
 
-run(models, chat, chat_stream, chat_probabilities, completions, completion_probabilities, responses, reasoning, errors, keys,
-    full, together, page, end)
+run(models, chat, chat_stream, chat_probabilities, completions, completion_probabilities, responses, reasoning, biases, errors,
+    keys, full, together, page, end)
