@@ -15,7 +15,7 @@ from common import check, fits, raises, run, same, token_ids, tool_server, valid
 
 # Tools whose schemas have what hearth does not know, each with the word that it names. A call of them cannot be demanded, nor
 # one of any tool while they are offered.
-UNKNOWN = {"web_fetch": "format", "tracker__create_issue": "$ref"}
+UNKNOWN = {"web_fetch": "format"}
 
 # Our model seldom ends a text or a list. With this it does, so that few demanded calls are cut by max_tokens.
 ENDS = [o for end in ('"', "]") for o in ("--logit-bias", "%d=12" % token_ids("a" + end)[-1])]
