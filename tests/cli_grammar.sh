@@ -34,5 +34,5 @@ refused 1 "/bad: " "${held[@]}" --grammar "$scratch/bad"
 refused 1 "rules: schema: line 1" "${held[@]}" --json-schema "$scratch/rules"
 refused 1 "/wrong: " "${held[@]}" --json-schema "$scratch/wrong"
 refused 1 "no-such-file" "${held[@]}" --grammar no-such-file
-refused 2 "json-schema: --grammar says" "${held[@]}" --grammar "$scratch/rules" --json-schema "$scratch/schema"
+refused 2 "json-schema: excludes --grammar" "${held[@]}" --grammar "$scratch/rules" --json-schema "$scratch/schema"
 finish

@@ -57,6 +57,12 @@ static json_t *name_of(const json_t *tool)
     return json_object_get(json_object_get(tool, "function"), "name");
 }
 
+span tool_name(const json_t *tool)
+{
+    const json_t *name = name_of(tool);
+    return (span){json_string_value(name), json_string_length(name)};
+}
+
 /* Appends what is demanded of one tool: an object with its name, or the arguments alone. is_one: there is no other. */
 static bool add(json_t *calls, const struct tool_convention *c, const json_t *tool, bool is_one)
 {
@@ -88,9 +94,8 @@ static bool set_schema(tool_demand *out, const struct tool_convention *c, json_t
 
 static bool put_name(tool_demand *out, const struct tool_convention *c, const json_t *tool)
 {
-    const json_t *name = name_of(tool);
-    return buffer_put(&out->open, json_string_value(name), json_string_length(name)) &&
-           buffer_put(&out->open, c->json_open, strlen(c->json_open));
+    span name = tool_name(tool);
+    return buffer_put(&out->open, name.data, name.size) && buffer_put(&out->open, c->json_open, strlen(c->json_open));
 }
 
 hearth_status tool_demand_make(tool_demand *out, const struct tool_convention *convention, const json_t *tools,
@@ -108,8 +113,8 @@ hearth_status tool_demand_make(tool_demand *out, const struct tool_convention *c
                     c ? c->name : "no known form");
     }
     for (size_t i = 0; ok && i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i), *own = name_of(tool);
-        if (name.data && !span_equal(name, (span){json_string_value(own), json_string_length(own)}))
+        const json_t *tool = json_array_get(tools, i);
+        if (name.data && !span_equal(name, tool_name(tool)))
             continue;
         last = tool;
         ok = add(calls, c, tool, is_one);

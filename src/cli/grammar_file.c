@@ -10,7 +10,7 @@
 hearth_status grammar_file_read(grammar_file *out, const char *grammar, const char *schema, hearth_error *error)
 {
     if (grammar && schema)
-        return fail(error, HEARTH_INVALID, "run: --json-schema: --grammar says already what an answer is");
+        return fail(error, HEARTH_INVALID, "run: --json-schema: excludes --grammar, which was given as well");
     if (!grammar && !schema)
         return HEARTH_OK;
     out->path = grammar ? grammar : schema;

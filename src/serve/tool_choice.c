@@ -37,12 +37,6 @@ static const field function_rows[] = {{FIELD_ROW("name", TEXT, choice_fields, na
 
 /* ------------------------------------------------------------------ what is asked for */
 
-static span name_of(const json_t *tool)
-{
-    const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
-    return (span){json_string_value(name), json_string_length(name)};
-}
-
 /* Checks that there are tools to be called, and the one that is named. */
 static bool check_tools(const conversation_fields *c, const char *param, problem *p)
 {
@@ -50,7 +44,7 @@ static bool check_tools(const conversation_fields *c, const char *param, problem
     if (json_array_size(c->tools) == 0)
         return problem_field(p, "tool_choice", "invalid_value", "tool_choice: demands a call, and there are no tools");
     for (size_t i = 0; i < json_array_size(c->tools); i++) {
-        span name = name_of(json_array_get(c->tools, i));
+        span name = tool_name(json_array_get(c->tools, i));
         if (!name.data)
             return problem_field(p, "tools", "invalid_value", "tools[%zu].function.name: is missing", i);
         found = found || span_equal(name, c->demanded);
