@@ -63,6 +63,7 @@ struct matcher {
     const token_trie *tokens;
     automaton a;
     uint32_t start, now;            /* states */
+    size_t effort, effort_limit;    /* of the present call: visits, and stacks that were looked at */
     uint32_t *way;                  /* [longest token + 1] states along the trie           */
     uint64_t *masks;                /* [MATCHER_MASK_LIMIT][words]                         */
     uint32_t *mask_owner;           /* [MATCHER_MASK_LIMIT] states, or UNKNOWN             */
@@ -199,10 +200,12 @@ static void automaton_free(automaton *a)
 
 /* ---- steps */
 
-/* Has a step visit a node above a frame, unless it has done so or nothing lies there. false: no memory. */
+/* Has a step visit a node above a frame, unless it has done so or nothing lies there. false: no memory, or too much effort. */
 static bool visit(matcher *m, uint32_t node, uint32_t parent)
 {
     automaton *a = &m->a;
+    if (++m->effort > m->effort_limit)
+        return false;
     if (node == GRAMMAR_NONE || !m->grammar->nodes[node].alive)
         return true;
     uint32_t f = find_frame(a, node, parent);
@@ -230,7 +233,7 @@ static bool keep_stack(automaton *a, uint32_t f)
 }
 
 /* Visits all that lies on the work list or is reached from there without a byte, and returns the state that this makes;
- * UNKNOWN: no memory. */
+ * UNKNOWN: no memory, or too much effort. */
 static uint32_t close_over(matcher *m)
 {
     automaton *a = &m->a;
@@ -262,6 +265,7 @@ static uint32_t close_over(matcher *m)
             break;
         }
     }
+    m->effort += count;
     uint32_t made = ok ? find_state(a, count, can_end, g->class_count) : UNKNOWN;
     if (made == UNKNOWN) {
         a->stack_count -= count;
@@ -283,6 +287,7 @@ static uint32_t step(matcher *m, uint32_t from, uint8_t byte)
         return UNKNOWN;
     a->visit++;
     state s = a->states[from];
+    m->effort += s.count;
     for (uint32_t i = 0; i < s.count; i++) {
         frame f = a->frames[a->stacks[s.first + i]];
         const grammar_node *n = &m->grammar->nodes[f.node];
@@ -300,6 +305,9 @@ static uint32_t step(matcher *m, uint32_t from, uint8_t byte)
 static hearth_status step_failed(const matcher *m, hearth_error *error)
 {
     const automaton *a = &m->a;
+    if (m->effort > m->effort_limit)
+        return fail(error, HEARTH_UNSUPPORTED, "grammar: too ambiguous: one token needs more than %zu steps",
+                    m->effort_limit);
     if (a->state_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STATE_LIMIT ||
         a->frame_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT ||
         a->stack_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT)
@@ -308,7 +316,14 @@ static hearth_status step_failed(const matcher *m, hearth_error *error)
     return fail_memory(error, "grammar", a->stack_count * sizeof *a->stacks);
 }
 
-/* Makes the two fixed states and the first one. */
+/* Begins a call that reads so many bytes, or those of any one token. */
+static void begin_effort(matcher *m, size_t bytes)
+{
+    m->effort = 0;
+    m->effort_limit = MATCHER_EFFORT_LIMIT + bytes * MATCHER_EFFORT_OF_BYTE;
+}
+
+/* Makes the two fixed states and the first one. false: see step_failed. */
 static bool begin(matcher *m)
 {
     automaton *a = &m->a;
@@ -378,7 +393,7 @@ static hearth_status tidy(matcher *m, hearth_error *error)
         *a = old;
         m->start = start;
         m->now = now;
-        return fail_memory(error, "grammar", old.stack_count * sizeof *old.stacks);
+        return step_failed(m, error);
     }
     automaton_free(&old);
     m->mask_count = m->mask_next = 0;
@@ -403,9 +418,11 @@ hearth_status matcher_create(matcher **out, const grammar *g, const token_trie *
         }
     m->way = mem_new_array((size_t)tokens->longest + 1, sizeof *m->way);
     m->mask_owner = mem_new_array(MATCHER_MASK_LIMIT, sizeof *m->mask_owner);
+    begin_effort(m, 0);
     if (!m->way || !m->mask_owner || !begin(m)) {
+        hearth_status status = step_failed(m, error);
         matcher_destroy(m);
-        return fail_memory(error, "grammar", tokens->longest * sizeof *m->way);
+        return status;
     }
     m->now = m->start;
     *out = m;
@@ -430,6 +447,7 @@ void matcher_reset(matcher *m)
 
 hearth_status matcher_accept(matcher *m, span bytes, hearth_error *error)
 {
+    begin_effort(m, bytes.size);
     TRY(tidy(m, error));
     uint32_t now = m->now;
     for (size_t i = 0; i < bytes.size; i++) {
@@ -537,6 +555,7 @@ static hearth_status walk(matcher *m, uint64_t *bits, hearth_error *error)
 
 hearth_status matcher_mask(matcher *m, const uint64_t **bits, hearth_error *error)
 {
+    begin_effort(m, 0);
     TRY(tidy(m, error));
     uint32_t now = m->now;
     if (m->a.states[now].mask == UNKNOWN) {
@@ -544,6 +563,7 @@ hearth_status matcher_mask(matcher *m, const uint64_t **bits, hearth_error *erro
         TRY(new_mask(m, now, &made, error));
         hearth_status status = walk(m, made, error);
         if (status != HEARTH_OK) {
+            m->mask_owner[m->a.states[now].mask] = STATE_DEAD;
             m->a.states[now].mask = UNKNOWN;
             return status;
         }

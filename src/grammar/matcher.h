@@ -14,10 +14,12 @@
 
 enum {
     MATCHER_DEPTH_LIMIT = 1024,
-    MATCHER_STATE_LIMIT = 1 << 13, /* states that are kept; between tokens the others are forgotten  */
-    MATCHER_STACK_LIMIT = 1 << 18, /* stacks, in all states                                          */
-    MATCHER_STEP_FACTOR = 4,       /* so many times these within one token, or that is an error      */
-    MATCHER_MASK_LIMIT = 256       /* masks that are kept                                            */
+    MATCHER_STATE_LIMIT = 1 << 13,  /* states that are kept; between tokens the others are forgotten  */
+    MATCHER_STACK_LIMIT = 1 << 18,  /* stacks, in all states                                          */
+    MATCHER_STEP_FACTOR = 4,        /* so many times these within one token, or that is an error      */
+    MATCHER_EFFORT_LIMIT = 1 << 20, /* steps of a call, or that is an error: tens of milliseconds      */
+    MATCHER_EFFORT_OF_BYTE = 256,   /* and these for each byte of a text that is read                  */
+    MATCHER_MASK_LIMIT = 256        /* masks that are kept                                            */
 };
 
 typedef struct matcher matcher;
