@@ -419,6 +419,7 @@ static hearth_status compile_values(schema_compiler *c, const json_t *schema, co
 /* Makes a copy of a schema without one of its keywords; owned by the compiler. */
 static hearth_status without(schema_compiler *c, const json_t *schema, const char *keyword, json_t **out)
 {
+    TRY(schema_spend(c, keyword, json_object_size(schema)));
     *out = json_copy((json_t *)schema);
     if (!*out || json_array_append_new(c->made, *out) != 0)
         return fail_memory(c->error, "schema", 0);

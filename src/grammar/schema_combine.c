@@ -3,13 +3,46 @@
 
 #include <string.h>
 
+/* ---- what it costs */
+
+hearth_status schema_spend(schema_compiler *c, const char *keyword, size_t members)
+{
+    c->effort += members < SCHEMA_EFFORT_LIMIT ? members : SCHEMA_EFFORT_LIMIT;
+    return c->effort < SCHEMA_EFFORT_LIMIT
+               ? HEARTH_OK
+               : schema_fail(c, HEARTH_UNSUPPORTED, keyword, "combining schemas takes more than %d steps",
+                             SCHEMA_EFFORT_LIMIT);
+}
+
+static size_t size_of(const json_t *value)
+{
+    return 1 + json_array_size(value) + json_object_size(value);
+}
+
+/* Members of a schema, and of those. */
+static size_t weight(const json_t *schema)
+{
+    const char *name;
+    json_t *value;
+    size_t sum = 0;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        sum += size_of(value);
+    }
+    return sum;
+}
+
 /* ---- both hold */
 
 static bool contains(const json_t *list, const json_t *value)
 {
     const json_t *one;
     size_t i;
-    json_array_foreach(list, i, one) if (json_equal(one, value)) return true;
+    json_array_foreach(list, i, one)
+    {
+        if (json_equal(one, value))
+            return true;
+    }
     return false;
 }
 
@@ -24,7 +57,11 @@ static hearth_status merge_member(schema_compiler *c, json_t *to, const char *ke
         /* Copied: what is added to it must not appear in the schema that it is from. */
         ok = json_object_set_new(to, keyword, json_copy(value)) == 0;
     } else if (strcmp(keyword, "required") == 0) {
-        json_array_foreach(value, i, one) ok = ok && (contains(had, one) || json_array_append(had, one) == 0);
+        TRY(schema_spend(c, keyword, json_array_size(had) * json_array_size(value)));
+        json_array_foreach(value, i, one)
+        {
+            ok = ok && (contains(had, one) || json_array_append(had, one) == 0);
+        }
     } else if (strcmp(keyword, "properties") == 0) {
         json_object_foreach(value, name, one)
         {
@@ -58,18 +95,28 @@ hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b,
     b = schema_resolve(c, b);
     if (!json_is_object(a) || !json_is_object(b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "only objects can be merged");
+    TRY(schema_spend(c, "allOf", weight(a) + weight(b)));
     bool alone = true; /* nothing but annotations in a */
-    json_object_foreach((json_t *)a, name, value) alone = alone && schema_is_annotation(name);
+    json_object_foreach((json_t *)a, name, value)
+    {
+        alone = alone && schema_is_annotation(name);
+    }
     if (!alone && depends(a, b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf",
                            "additionalProperties or items in one and what they depend on in another");
     *out = json_object();
     if (!*out || json_array_append_new(c->made, *out) != 0)
         return fail_memory(c->error, "schema", 0);
-    json_object_foreach((json_t *)a, name, value) if (!schema_is_annotation(name))
-        TRY(merge_member(c, *out, name, value));
-    json_object_foreach((json_t *)b, name, value) if (!schema_is_annotation(name))
-        TRY(merge_member(c, *out, name, value));
+    json_object_foreach((json_t *)a, name, value)
+    {
+        if (!schema_is_annotation(name))
+            TRY(merge_member(c, *out, name, value));
+    }
+    json_object_foreach((json_t *)b, name, value)
+    {
+        if (!schema_is_annotation(name))
+            TRY(merge_member(c, *out, name, value));
+    }
     return HEARTH_OK;
 }
 
@@ -109,7 +156,11 @@ static bool lists(const json_t *names, const char *name)
 {
     const json_t *one;
     size_t i;
-    json_array_foreach(names, i, one) if (json_is_string(one) && strcmp(json_string_value(one), name) == 0) return true;
+    json_array_foreach(names, i, one)
+    {
+        if (json_is_string(one) && strcmp(json_string_value(one), name) == 0)
+            return true;
+    }
     return false;
 }
 
@@ -122,9 +173,12 @@ static bool lacks(const json_t *a, const json_t *b)
     size_t i;
     if (!properties || (additional && !json_is_false(additional)))
         return false;
-    json_array_foreach(json_object_get(b, "required"), i,
-                       one) if (json_is_string(one) && !json_object_get(properties, json_string_value(one)) &&
-                                !lists(json_object_get(a, "required"), json_string_value(one))) return true;
+    json_array_foreach(json_object_get(b, "required"), i, one)
+    {
+        if (json_is_string(one) && !json_object_get(properties, json_string_value(one)) &&
+            !lists(json_object_get(a, "required"), json_string_value(one)))
+            return true;
+    }
     return false;
 }
 
@@ -145,7 +199,14 @@ static bool differ_in_property(const schema_compiler *c, const json_t *a, const 
     return false;
 }
 
-bool schema_excludes(const schema_compiler *c, const json_t *a, const json_t *b)
+/* Steps that the functions above take at most. */
+static size_t comparisons(const json_t *a, const json_t *b)
+{
+    size_t names = json_array_size(json_object_get(a, "required")) + json_array_size(json_object_get(b, "required"));
+    return names * (names + json_object_size(json_object_get(a, "properties")));
+}
+
+bool schema_excludes(schema_compiler *c, const json_t *a, const json_t *b)
 {
     a = schema_resolve(c, a);
     b = schema_resolve(c, b);
@@ -163,5 +224,9 @@ bool schema_excludes(const schema_compiler *c, const json_t *a, const json_t *b)
         return true;
     if (x != TYPE_OBJECT || y != TYPE_OBJECT)
         return false;
+    size_t steps = comparisons(a, b);
+    if (c->effort >= SCHEMA_EFFORT_LIMIT || steps >= SCHEMA_EFFORT_LIMIT - c->effort)
+        return false;
+    c->effort += steps;
     return differ_in_property(c, a, b) || (lacks(a, b) && lacks(b, a));
 }

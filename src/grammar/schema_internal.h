@@ -21,11 +21,12 @@ enum {
 
 /* What a schema of somebody else's may have, as some of the work grows with the square of it. */
 enum {
-    SCHEMA_PATH_LIMIT = 512,        /* bytes of a place that is told in errors, and of a name in a $ref */
-    SCHEMA_PROPERTY_LIMIT = 1024,   /* of an object, and of `required` */
-    SCHEMA_REFERENCE_LIMIT = 4096,  /* different ones */
-    SCHEMA_ALTERNATIVE_LIMIT = 32,  /* of oneOf; allOf may have as many, anyOf more */
-    SCHEMA_COMPARISON_LIMIT = 65536 /* of values of two schemas, to know whether they exclude each other */
+    SCHEMA_PATH_LIMIT = 512,         /* bytes of a place that is told in errors, and of a name in a $ref */
+    SCHEMA_PROPERTY_LIMIT = 1024,    /* of an object, and of `required` */
+    SCHEMA_REFERENCE_LIMIT = 4096,   /* different ones */
+    SCHEMA_ALTERNATIVE_LIMIT = 32,   /* of oneOf; allOf may have as many, anyOf more */
+    SCHEMA_COMPARISON_LIMIT = 65536, /* of values of two schemas, to know whether they exclude each other */
+    SCHEMA_EFFORT_LIMIT = 1 << 21    /* members that are copied or compared where schemas are combined    */
 };
 
 /* A rule that a $ref asked for. */
@@ -42,7 +43,8 @@ typedef struct schema_compiler {
     char path[SCHEMA_PATH_LIMIT]; /* a JSON pointer to the schema at hand, "#/properties/a" */
     reference *references;        /* [reference_count] */
     size_t reference_count, reference_capacity;
-    json_t *made; /* an array of the schemas that were made by merging, which references may point into */
+    size_t effort; /* so far, see SCHEMA_EFFORT_LIMIT */
+    json_t *made;  /* an array of the schemas that were made by merging, which references may point into */
     /* Rules of JSON itself; GRAMMAR_NONE: not made yet. */
     uint32_t any, string, character, integer, number;
 } schema_compiler;
@@ -50,6 +52,9 @@ typedef struct schema_compiler {
 /* Fails with the path, the keyword (NULL: none) and a text. */
 hearth_status schema_fail(const schema_compiler *c, hearth_status status, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Counts so many members that are copied or compared. HEARTH_UNSUPPORTED: they are too many in all. */
+hearth_status schema_spend(schema_compiler *c, const char *keyword, size_t members);
 
 /* Appends "/name", with ~ and / escaped, to the path; returns the size that it had, for schema_leave. What does not
  * fit is left out. */
@@ -92,7 +97,7 @@ hearth_status schema_number(schema_compiler *c, const json_t *schema, bool integ
 
 /* Whether no value that the grammar of one of two schemas allows is allowed by the other; false if it is not known.
  * In schema_combine.c. */
-bool schema_excludes(const schema_compiler *c, const json_t *a, const json_t *b);
+bool schema_excludes(schema_compiler *c, const json_t *a, const json_t *b);
 /* Makes one schema that means that both hold; *out is owned by the compiler. */
 hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b, json_t **out);
 /* The types that a schema asks for, also by const, enum and by keywords that belong to types. */
