@@ -229,6 +229,54 @@ static void failing_allocations(void **state)
     }
 }
 
+/* Small grammars whose ways are beyond count: a call ends with an error after a bounded number of steps, and the matcher is
+ * where it was. */
+static void ambiguity_is_bounded(void **state)
+{
+    (void)state;
+    buffer chain = {0}, classes = {0};
+    assert_true(buffer_print(&chain, "root ::= a0\n") && buffer_print(&classes, "root ::= \"go\" a0\n"));
+    for (int i = 0; i < 30; i++)
+        assert_true(buffer_print(&chain, "a%d ::= a%d \"x\" | a%d \"y\"\n", i, i + 1, i + 1));
+    for (int i = 0; i < 15; i++)
+        assert_true(buffer_print(&classes, "a%d ::= a%d \"x\" | a%d \"y\"\n", i, i + 1, i + 1));
+    assert_true(
+        buffer_print(&chain, "a30 ::= \"z\"\n") &&
+        buffer_print(
+            &classes,
+            "a15 ::= [ -~]+ | \"\\x01\" \"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?\"\n"));
+    static words w;
+    words_begin(&w);
+    token_trie *t = words_end(&w);
+    grammar *g = NULL;
+    matcher *m = NULL;
+    hearth_error error = {0};
+    assert_int_equal(gbnf_parse(&g, (span){chain.data, chain.size}, &error), HEARTH_OK);
+    assert_int_equal(matcher_create(&m, g, t, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "too ambiguous"));
+    grammar_destroy(g);
+    assert_int_equal(gbnf_parse(&g, (span){classes.data, classes.size}, &error), HEARTH_OK);
+    assert_int_equal(matcher_create(&m, g, t, &error), HEARTH_OK);
+    assert_int_equal(matcher_accept(m, span_of("g"), &error), HEARTH_OK);
+    const uint64_t *bits;
+    hearth_status status = matcher_accept(m, span_of("o"), &error);
+    for (int i = 0; status == HEARTH_OK && i < 8; i++) {
+        status = matcher_mask(m, &bits, &error);
+        if (status == HEARTH_OK)
+            status = matcher_accept(m, span_of("a"), &error);
+    }
+    assert_int_equal(status, HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "too ambiguous"));
+    matcher_reset(m);
+    assert_int_equal(matcher_accept(m, span_of("g"), &error), HEARTH_OK);
+    assert_int_equal(matcher_mask(m, &bits, &error), HEARTH_OK);
+    matcher_destroy(m);
+    grammar_destroy(g);
+    token_trie_destroy(t);
+    buffer_free(&chain);
+    buffer_free(&classes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +286,7 @@ int main(void)
         cmocka_unit_test(depth),
         cmocka_unit_test(ambiguity),
         cmocka_unit_test(forgetting),
+        cmocka_unit_test(ambiguity_is_bounded),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

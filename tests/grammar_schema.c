@@ -490,6 +490,40 @@ static void limits(void **state)
     }
 }
 
+/* Schemas that are small, but much work to combine: the work has an end, and says so. */
+static void work_is_bounded(void **state)
+{
+    (void)state;
+    /* Chains of definitions, each two alternatives of the next, beside which something stands; and long lists of names. */
+    for (int kind = 0; kind < 3; kind++) {
+        buffer text = {0};
+        grammar *g = NULL;
+        hearth_error error = {0};
+        bool ok = buffer_print(&text, kind == 0 ? "{\"$ref\":\"#/$defs/d0\",\"$defs\":{" : "{\"%s\":[",
+                               kind == 1 ? "allOf" : "oneOf");
+        for (int k = 0; ok && kind == 0 && k < 18; k++) {
+            ok = buffer_print(&text, "\"d%d\":{\"type\":\"string\",\"required\":[", k);
+            for (int i = 0; ok && k == 0 && i < 1000; i++)
+                ok = buffer_print(&text, "\"n%d\",", i);
+            ok = ok && buffer_print(&text, "\"x\"],\"anyOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]},",
+                                    k + 1, k + 1);
+        }
+        for (int k = 0; ok && kind > 0 && k < 2; k++) {
+            ok = buffer_print(&text, "%s{\"type\":\"object\",\"properties\":{},\"required\":[", k > 0 ? "," : "");
+            for (int i = 0; ok && i < 20000; i++)
+                ok = buffer_print(&text, "\"%c%d\",", 'a' + k, i);
+            ok = ok && buffer_print(&text, "\"x\"]}");
+        }
+        ok = ok && buffer_print(&text, "%s", kind == 0 ? "\"d18\":{\"minLength\":1}}}" : "]}");
+        assert_true(ok);
+        hearth_status status = schema_parse(&g, (span){text.data, text.size}, &error);
+        if (status != HEARTH_UNSUPPORTED ||
+            !strstr(error.text, kind < 2 ? "combining schemas takes more than" : "may both hold"))
+            fail_msg("kind %d: status %d, '%s'", kind, status, error.text);
+        buffer_free(&text);
+    }
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -522,6 +556,7 @@ int main(void)
         cmocka_unit_test(formats_and_patterns),
         cmocka_unit_test(random_walks),
         cmocka_unit_test(documents),
+        cmocka_unit_test(work_is_bounded),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
