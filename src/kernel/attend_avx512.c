@@ -23,7 +23,9 @@ ALWAYS_INLINE void store_scores(const __m512 sum[16], float scale, size_t left, 
 
 ALWAYS_INLINE __m512 in_register(__m512 v)
 {
+#ifdef __AVX512F__ /* else emulated, in memory */
     __asm__("" : "+v"(v));
+#endif
     return v;
 }
 
