@@ -1,4 +1,6 @@
-"""serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked."""
+"""serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked.
+
+One file, long as it is: all parts ask the same server, one after the other, and share its helpers."""
 import concurrent.futures
 import http.client
 import json

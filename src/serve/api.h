@@ -101,6 +101,9 @@ bool conversation_read(json_t *body, conversation_fields *out, problem *p);
 /* Appends the text of a content: a string, or a list of parts of these types (NULL ends the list). path: of the content,
  * "messages[0].content". */
 bool conversation_join(const json_t *content, const char *path, const char *const types[], buffer *out, problem *p);
+/* Appends a tool as OpenAI's chats describe it, its description before its parameters, as models have mostly seen it. description.data
+ * and parameters may be NULL. false: no memory. */
+bool conversation_put_tool(json_t *tools, span name, span description, json_t *parameters);
 /* Replaces arguments of calls (a list; NULL: none) that are the text of an object by that object. */
 void conversation_parse_arguments(json_t *calls);
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */

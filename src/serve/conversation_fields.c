@@ -111,6 +111,19 @@ static bool read_message(json_t *message, const char *path, problem *p)
     return !json_is_array(f.content) || join_parts(message, f.content, path, p);
 }
 
+bool conversation_put_tool(json_t *tools, span name, span description, json_t *parameters)
+{
+    json_t *function = json_pack("{s:o}", "name", json_text(name));
+    bool ok = function;
+    if (description.data)
+        ok = ok && json_object_set_new(function, "description", json_text(description)) == 0;
+    if (parameters)
+        ok = ok && json_object_set(function, "parameters", parameters) == 0;
+    ok = ok && json_array_append_new(tools, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
+    json_decref(function);
+    return ok;
+}
+
 bool conversation_read(json_t *body, conversation_fields *out, problem *p)
 {
     *out = (conversation_fields){.name = "messages", .parallel_calls = true};

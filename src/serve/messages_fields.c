@@ -320,14 +320,7 @@ static bool read_tool(json_t *out, const json_t *tool, const char *path, problem
         return false;
     if (!f.name.data || !f.parameters)
         return missing(path, f.name.data ? "input_schema" : "name", p);
-    json_t *function = json_pack("{s:o}", "name", json_text(f.name));
-    bool ok = function;
-    if (f.description.data) /* before the parameters, as models have mostly seen it */
-        ok = ok && json_object_set_new(function, "description", json_text(f.description)) == 0;
-    ok = ok && json_object_set(function, "parameters", f.parameters) == 0;
-    ok = ok && json_array_append_new(out, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
-    json_decref(function);
-    return ok || no_memory(p);
+    return conversation_put_tool(out, f.name, f.description, f.parameters) || no_memory(p);
 }
 
 static bool read_tools(json_t *out, const json_t *tools, problem *p)

@@ -16,8 +16,10 @@
 static bool path_of(char path[PATH_MAX], const char *folder, const char *name, uint32_t sequence)
 {
     int begin = snprintf(path, PATH_MAX, "%s/", folder);
-    int size = snprintf(path + begin, begin < PATH_MAX ? (size_t)(PATH_MAX - begin) : 0, "%s-%u.seq", name, sequence);
-    if (begin + size >= PATH_MAX)
+    if (begin >= PATH_MAX)
+        return false;
+    int size = snprintf(path + begin, (size_t)(PATH_MAX - begin), "%s-%u.seq", name, sequence);
+    if (size >= PATH_MAX - begin)
         return false;
     for (char *c = path + begin; *c; c++)
         *c = *c == '/' ? '_' : *c;
