@@ -100,7 +100,8 @@ ALWAYS_INLINE void add_values(attending *a, size_t begin, size_t count, size_t b
     }
 }
 
-/* Divides what is summed by the sum of weights, and writes it. A sink is one more score, whose value is 0. */
+/* Divides what is summed by the sum of weights, and writes it. A sink is one more score, whose value is 0. A sum of products
+ * too small for a number may be -0, and stays so only if no weight 0 follows: + 0 makes it 0 in any case. */
 ALWAYS_INLINE void finish_query(const attending *a, size_t t)
 {
     const attend_run *run = a->run;
@@ -112,7 +113,7 @@ ALWAYS_INLINE void finish_query(const attending *a, size_t t)
         total = total * factor + expf(sink - largest);
     }
     for (size_t i = 0; i < run->length; i++)
-        out[i] = a->out[t * run->length + i] * factor / total;
+        out[i] = a->out[t * run->length + i] * factor / total + 0.0f;
 }
 
 ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_values *load)
