@@ -229,52 +229,162 @@ static void failing_allocations(void **state)
     }
 }
 
-/* Small grammars whose ways are beyond count: a call ends with an error after a bounded number of steps, and the matcher is
- * where it was. */
-static void ambiguity_is_bounded(void **state)
+/* A chain of rules, each of them two ways to the next one, so that the last has 2^count ways back; freed with mem_free. */
+static char *chain_of(const char *root, int count, const char *last)
+{
+    buffer text = {0};
+    bool ok = buffer_print(&text, "root ::= %s\n", root);
+    for (int i = 0; i < count; i++)
+        ok = ok && buffer_print(&text, "a%d ::= a%d \"x\" | a%d \"y\"\n", i, i + 1, i + 1);
+    assert_true(ok && buffer_print(&text, "a%d ::= %s\n", count, last) && buffer_put(&text, "", 1));
+    return text.data;
+}
+
+/* The 256 bytes, then many words, which lead through many states: their characters have one to four bytes. */
+static token_trie *many_tokens(void)
+{
+    enum { WORDS = 4000, CHARACTERS = 40 };
+    static const char *const characters[] = {"a", "b", "c", "d", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    static char bytes[256], words_of[WORDS][4 * CHARACTERS];
+    static span texts[256 + WORDS];
+    static bool ends[256 + WORDS];
+    token_trie *t = NULL;
+    uint64_t seed = 3;
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (char)i;
+        texts[i] = (span){&bytes[i], 1};
+    }
+    for (int i = 0; i < WORDS; i++) {
+        size_t size = 0;
+        for (int k = 0; k < CHARACTERS; k++) {
+            span one = span_of(characters[random_next(&seed) % COUNT(characters)]);
+            memcpy(words_of[i] + size, one.data, one.size);
+            size += one.size;
+        }
+        texts[256 + i] = (span){words_of[i], size};
+    }
+    assert_int_equal(token_trie_create(&t, texts, ends, 256 + WORDS, NULL), HEARTH_OK);
+    return t;
+}
+
+/* Small grammars whose ways are beyond count: a call fails after a bounded number of steps and with little memory, and
+ * leaves the matcher where it was. */
+static void work_is_bounded(void **state)
 {
     (void)state;
-    buffer chain = {0}, classes = {0};
-    assert_true(buffer_print(&chain, "root ::= a0\n") && buffer_print(&classes, "root ::= \"go\" a0\n"));
-    for (int i = 0; i < 30; i++)
-        assert_true(buffer_print(&chain, "a%d ::= a%d \"x\" | a%d \"y\"\n", i, i + 1, i + 1));
-    for (int i = 0; i < 15; i++)
-        assert_true(buffer_print(&classes, "a%d ::= a%d \"x\" | a%d \"y\"\n", i, i + 1, i + 1));
-    assert_true(
-        buffer_print(&chain, "a30 ::= \"z\"\n") &&
-        buffer_print(
-            &classes,
-            "a15 ::= [ -~]+ | \"\\x01\" \"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?\"\n"));
-    static words w;
-    words_begin(&w);
-    token_trie *t = words_end(&w);
-    grammar *g = NULL;
-    matcher *m = NULL;
-    hearth_error error = {0};
-    assert_int_equal(gbnf_parse(&g, (span){chain.data, chain.size}, &error), HEARTH_OK);
-    assert_int_equal(matcher_create(&m, g, t, &error), HEARTH_UNSUPPORTED);
-    assert_non_null(strstr(error.text, "too ambiguous"));
-    grammar_destroy(g);
-    assert_int_equal(gbnf_parse(&g, (span){classes.data, classes.size}, &error), HEARTH_OK);
-    assert_int_equal(matcher_create(&m, g, t, &error), HEARTH_OK);
-    assert_int_equal(matcher_accept(m, span_of("g"), &error), HEARTH_OK);
-    const uint64_t *bits;
-    hearth_status status = matcher_accept(m, span_of("o"), &error);
-    for (int i = 0; status == HEARTH_OK && i < 8; i++) {
-        status = matcher_mask(m, &bits, &error);
-        if (status == HEARTH_OK)
-            status = matcher_accept(m, span_of("a"), &error);
+    /* Bytes that are told apart make more transitions. */
+    static const char apart[] =
+        "a0 | \"\\x01\" \"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?()-\"";
+    const struct {
+        const char *text;
+        char *chain;
+        const char *before; /* what is accepted; NULL: no matcher can be made */
+    } rows[] = {
+        {NULL, chain_of("a0", 30, "\"z\""), NULL},
+        {NULL, chain_of(apart, 17, "[ -~]+"), NULL},
+        {NULL, chain_of(apart, 15, "[ -~]+"), ""},
+        {"root ::= [q] ((((\"a\"?){100}){100}){100}){100} [q]", NULL, ""},
+        {"root ::= \"'\" ([^']{1,200}){1,200} \"'\"", NULL, "'abcdefgh"},
+        {"root ::= \"'\" (([^']{1,30}){1,30}){1,30} \"'\"", NULL, "'abcdefgh"},
+    };
+    token_trie *t = many_tokens();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        grammar *g = grammar_of(rows[i].text ? rows[i].text : rows[i].chain);
+        matcher *m = NULL;
+        hearth_error error = {0};
+        const uint64_t *bits;
+        size_t live = mem_live_bytes();
+        hearth_status status = matcher_create(&m, g, t, &error);
+        assert_int_equal(status, rows[i].before ? HEARTH_OK : HEARTH_UNSUPPORTED);
+        if (m)
+            assert_int_equal(matcher_accept(m, span_of(rows[i].before), NULL), HEARTH_OK);
+        for (int n = 0; m && n < 4; n++) {
+            bool can_end = matcher_can_end(m);
+            status = n % 2 == 0 || i != 3 ? matcher_mask(m, &bits, &error) : matcher_accept(m, span_of("q"), &error);
+            if (status != HEARTH_UNSUPPORTED)
+                fail_msg("row %zu: status %d after %zu steps", i, status, matcher_effort(m));
+            assert_in_range(matcher_effort(m), MATCHER_EFFORT_LIMIT, 2 * MATCHER_EFFORT_LIMIT);
+            assert_int_equal(matcher_can_end(m), can_end);
+            assert_true(mem_live_bytes() - live < (size_t)64 << 20);
+        }
+        assert_non_null(strstr(error.text, "too ambiguous: the next bytes or token need more than"));
+        matcher_destroy(m);
+        grammar_destroy(g);
+        mem_free(rows[i].chain);
     }
-    assert_int_equal(status, HEARTH_UNSUPPORTED);
-    assert_non_null(strstr(error.text, "too ambiguous"));
-    matcher_reset(m);
-    assert_int_equal(matcher_accept(m, span_of("g"), &error), HEARTH_OK);
-    assert_int_equal(matcher_mask(m, &bits, &error), HEARTH_OK);
+    token_trie_destroy(t);
+}
+
+/* After a failure, what is not too much is still answered: the failed mask is not taken for a made one. */
+static void failed_mask(void **state)
+{
+    (void)state;
+    token_trie *t = many_tokens();
+    grammar *g = grammar_of("root ::= \"1\" ([^']{1,200}){1,200} \"'\" | \"2\" [a-c]");
+    matcher *m;
+    const uint64_t *bits;
+    assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+    for (int i = 0; i < 3; i++) {
+        matcher_reset(m);
+        assert_int_equal(matcher_accept(m, span_of("1ab"), NULL), HEARTH_OK);
+        assert_int_equal(matcher_mask(m, &bits, NULL), HEARTH_UNSUPPORTED);
+        assert_int_equal(matcher_accept(m, span_of("a"), NULL), HEARTH_OK);
+        matcher_reset(m);
+        assert_int_equal(matcher_accept(m, span_of("2"), NULL), HEARTH_OK);
+        assert_int_equal(matcher_mask(m, &bits, NULL), HEARTH_OK);
+        assert_true(has_bit(bits, 'a') && has_bit(bits, 'c') && !has_bit(bits, 'd') && !has_bit(bits, '1'));
+    }
     matcher_destroy(m);
     grammar_destroy(g);
     token_trie_destroy(t);
-    buffer_free(&chain);
-    buffer_free(&classes);
+}
+
+/* Strings with a large bound are no such grammars. */
+static void long_bounds(void **state)
+{
+    (void)state;
+    token_trie *t = many_tokens();
+    grammar *g = grammar_of("root ::= \"'\" [^']{0,10000} \"'\"");
+    matcher *m;
+    assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+    assert_int_equal(matcher_accept(m, span_of("'"), NULL), HEARTH_OK);
+    for (int i = 0; i <= 10000; i++) {
+        if (i % 100 == 0 || i > 9990) {
+            const uint64_t *bits;
+            assert_int_equal(matcher_mask(m, &bits, NULL), HEARTH_OK);
+            assert_true(matcher_effort(m) < MATCHER_EFFORT_LIMIT / 4);
+            assert_true(has_bit(bits, '\'') && has_bit(bits, 'a') == (i < 10000));
+        }
+        assert_int_equal(matcher_accept(m, span_of(i < 10000 ? "a" : "'"), NULL), HEARTH_OK);
+    }
+    assert_true(matcher_can_end(m));
+    matcher_destroy(m);
+    grammar_destroy(g);
+    token_trie_destroy(t);
+}
+
+/* Many stacks upon a deep one that they share: forgetting copies that one once. */
+static void forgetting_shared_stacks(void **state)
+{
+    (void)state;
+    token_trie *t = some_tokens();
+    char *text = chain_of("\"(\" root \")\" | \"c\" a0", 10, "[ab]{1,16000}");
+    grammar *g = grammar_of(text);
+    matcher *m;
+    size_t most = 0;
+    assert_int_equal(matcher_create(&m, g, t, NULL), HEARTH_OK);
+    for (int i = 0; i < 900; i++)
+        assert_int_equal(matcher_accept(m, span_of("("), NULL), HEARTH_OK);
+    assert_int_equal(matcher_accept(m, span_of("c"), NULL), HEARTH_OK);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(matcher_accept(m, span_of("a"), NULL), HEARTH_OK);
+        most = matcher_effort(m) > most ? matcher_effort(m) : most;
+    }
+    assert_true(most < MATCHER_EFFORT_LIMIT / 8);
+    matcher_destroy(m);
+    grammar_destroy(g);
+    token_trie_destroy(t);
+    mem_free(text);
 }
 
 int main(void)
@@ -286,7 +396,10 @@ int main(void)
         cmocka_unit_test(depth),
         cmocka_unit_test(ambiguity),
         cmocka_unit_test(forgetting),
-        cmocka_unit_test(ambiguity_is_bounded),
+        cmocka_unit_test(work_is_bounded),
+        cmocka_unit_test(failed_mask),
+        cmocka_unit_test(long_bounds),
+        cmocka_unit_test(forgetting_shared_stacks),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

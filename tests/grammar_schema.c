@@ -524,6 +524,63 @@ static void work_is_bounded(void **state)
     }
 }
 
+/* oneOf of objects whose properties have long lists of values with one in common, each list named by a short reference:
+ * few of these are few steps, and many are not compared. */
+static void values_of_alternatives(void **state)
+{
+    (void)state;
+    for (int count = 2; count <= 10; count += 8) {
+        buffer text = {0};
+        grammar *g = NULL;
+        hearth_error error = {0};
+        bool ok = buffer_print(&text, "{\"$defs\":{");
+        for (int k = 0; ok && k < count; k++) {
+            ok = buffer_print(&text, "%s\"e%d\":{\"enum\":[", k > 0 ? "," : "", k);
+            for (int i = 1; ok && i < 250; i++)
+                ok = buffer_print(&text, "%d,", 1000 * k + i);
+            ok = ok && buffer_print(&text, "0]}");
+        }
+        ok = ok && buffer_print(&text, "},\"oneOf\":[");
+        for (int k = 0; ok && k < count; k++) {
+            ok = buffer_print(&text, "%s{\"type\":\"object\",\"required\":[", k > 0 ? "," : "");
+            for (int i = 0; ok && i < 5 * count; i++)
+                ok = buffer_print(&text, "\"p%d\",", i);
+            ok = ok && buffer_print(&text, "\"z\"],\"properties\":{");
+            for (int i = 0; ok && i < 5 * count; i++)
+                ok = buffer_print(&text, "\"p%d\":{\"$ref\":\"#/$defs/e%d\"},", i, k);
+            ok = ok && buffer_print(&text, "\"z\":{\"const\":%d}}}", k);
+        }
+        assert_true(ok && buffer_print(&text, "]}"));
+        hearth_status status = schema_parse(&g, (span){text.data, text.size}, &error);
+        if (status != (count == 2 ? HEARTH_OK : HEARTH_UNSUPPORTED) ||
+            (status != HEARTH_OK && !strstr(error.text, "may both hold")))
+            fail_msg("%d: status %d, '%s'", count, status, error.text);
+        grammar_destroy(g);
+        buffer_free(&text);
+    }
+}
+
+/* [^...] of characters that leave one more range between them than a class may have, and of one character fewer. */
+static void full_classes(void **state)
+{
+    (void)state;
+    for (uint32_t count = 511; count <= 512; count++) {
+        buffer text = {0};
+        grammar *g = NULL;
+        hearth_error error = {0};
+        bool ok = buffer_print(&text, "{\"type\":\"string\",\"pattern\":\"^[^");
+        for (uint32_t i = 0; ok && i < count; i++)
+            ok = buffer_print(&text, "%c%c", (int)(0xC4 + i / 32), (int)(0x80 + 2 * (i % 32)));
+        assert_true(ok && buffer_print(&text, "]$\"}"));
+        hearth_status status = schema_parse(&g, (span){text.data, text.size}, &error);
+        if (status != (count == 511 ? HEARTH_OK : HEARTH_UNSUPPORTED) ||
+            (status != HEARTH_OK && !strstr(error.text, "too many characters in a class")))
+            fail_msg("%u: status %d, '%s'", count, status, error.text);
+        grammar_destroy(g);
+        buffer_free(&text);
+    }
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -557,6 +614,8 @@ int main(void)
         cmocka_unit_test(random_walks),
         cmocka_unit_test(documents),
         cmocka_unit_test(work_is_bounded),
+        cmocka_unit_test(values_of_alternatives),
+        cmocka_unit_test(full_classes),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

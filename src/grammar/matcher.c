@@ -18,7 +18,8 @@ enum {
     STATE_ENDED = 1,   /* behind the token that ends the answer                 */
     FIRST_TABLE = 256, /* slots; a power of two */
     PLAIN_LIMIT = 32,  /* few tokens have more plain bytes behind each other; those are walked through */
-    PLAIN_UNKNOWN = 255
+    PLAIN_UNKNOWN = 255,
+    FRAME_EFFORT = 4 /* steps that a new frame counts for, besides its visit */
 };
 #define UNKNOWN UINT32_MAX
 
@@ -63,7 +64,7 @@ struct matcher {
     const token_trie *tokens;
     automaton a;
     uint32_t start, now;            /* states */
-    size_t effort, effort_limit;    /* of the present call: visits, and stacks that were looked at */
+    size_t effort, effort_limit;    /* of the present call, see MATCHER_EFFORT_LIMIT       */
     uint32_t *way;                  /* [longest token + 1] states along the trie           */
     uint64_t *masks;                /* [MATCHER_MASK_LIMIT][words]                         */
     uint32_t *mask_owner;           /* [MATCHER_MASK_LIMIT] states, or UNKNOWN             */
@@ -200,15 +201,32 @@ static void automaton_free(automaton *a)
 
 /* ---- steps */
 
-/* Has a step visit a node above a frame, unless it has done so or nothing lies there. false: no memory, or too much effort. */
+/* Counts steps of the present call. false: they are too many. */
+static bool spend(matcher *m, size_t steps)
+{
+    m->effort += steps;
+    return m->effort <= m->effort_limit;
+}
+
+/* find_frame, counted: a new frame is memory, and far from what the processor has at hand. UNKNOWN: no memory, or too
+ * much effort. */
+static uint32_t reach_frame(matcher *m, uint32_t node, uint32_t parent)
+{
+    size_t before = m->a.frame_count;
+    uint32_t f = find_frame(&m->a, node, parent);
+    return spend(m, m->a.frame_count > before ? FRAME_EFFORT : 0) ? f : UNKNOWN;
+}
+
+/* Has a step visit a node above a frame, unless it has done so or nothing lies there. false: no memory, or too much
+ * effort. */
 static bool visit(matcher *m, uint32_t node, uint32_t parent)
 {
     automaton *a = &m->a;
-    if (++m->effort > m->effort_limit)
+    if (!spend(m, 1))
         return false;
     if (node == GRAMMAR_NONE || !m->grammar->nodes[node].alive)
         return true;
-    uint32_t f = find_frame(a, node, parent);
+    uint32_t f = reach_frame(m, node, parent);
     if (f == UNKNOWN)
         return false;
     if (a->frames[f].visit == a->visit || a->frames[f].depth > MATCHER_DEPTH_LIMIT)
@@ -253,7 +271,7 @@ static uint32_t close_over(matcher *m)
             break;
         case NODE_CALL: {
             bool is_last = g->nodes[n->next].kind == NODE_END;
-            uint32_t back = is_last ? parent : find_frame(a, n->next, parent);
+            uint32_t back = is_last ? parent : reach_frame(m, n->next, parent);
             ok = (is_last || back != UNKNOWN) && visit(m, g->rules[n->other].start, back);
             break;
         }
@@ -265,7 +283,7 @@ static uint32_t close_over(matcher *m)
             break;
         }
     }
-    m->effort += count;
+    ok = ok && spend(m, count);
     uint32_t made = ok ? find_state(a, count, can_end, g->class_count) : UNKNOWN;
     if (made == UNKNOWN) {
         a->stack_count -= count;
@@ -274,7 +292,7 @@ static uint32_t close_over(matcher *m)
     return made;
 }
 
-/* Returns the state that a byte leads to; UNKNOWN: no memory or above a limit. */
+/* Returns the state that a byte leads to; UNKNOWN: see step_failed. */
 static uint32_t step(matcher *m, uint32_t from, uint8_t byte)
 {
     automaton *a = &m->a;
@@ -285,9 +303,10 @@ static uint32_t step(matcher *m, uint32_t from, uint8_t byte)
         a->frame_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT ||
         a->stack_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT)
         return UNKNOWN;
-    a->visit++;
     state s = a->states[from];
-    m->effort += s.count;
+    if (!spend(m, s.count)) /* here too: bytes that lead nowhere visit nothing */
+        return UNKNOWN;
+    a->visit++;
     for (uint32_t i = 0; i < s.count; i++) {
         frame f = a->frames[a->stacks[s.first + i]];
         const grammar_node *n = &m->grammar->nodes[f.node];
@@ -306,8 +325,8 @@ static hearth_status step_failed(const matcher *m, hearth_error *error)
 {
     const automaton *a = &m->a;
     if (m->effort > m->effort_limit)
-        return fail(error, HEARTH_UNSUPPORTED, "grammar: too ambiguous: one token needs more than %zu steps",
-                    m->effort_limit);
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "grammar: too ambiguous: the next bytes or token need more than %zu steps", m->effort_limit);
     if (a->state_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STATE_LIMIT ||
         a->frame_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT ||
         a->stack_count >= MATCHER_STEP_FACTOR * (size_t)MATCHER_STACK_LIMIT)
@@ -352,18 +371,37 @@ static bool begin(matcher *m)
 
 /* ---- forgetting */
 
-/* Copies a stack from one automaton to another. Iteratively: from the root upwards. */
-static uint32_t copy_stack(automaton *to, const automaton *from, uint32_t f)
+/* Copies a stack of another automaton. Iteratively: from the root upwards. copies [from's frames] are what was copied
+ * before, or UNKNOWN, so that what stacks share is copied once. UNKNOWN: no memory, or too much effort. */
+static uint32_t copy_stack(matcher *m, const automaton *from, uint32_t *copies, uint32_t f)
 {
-    uint32_t way[MATCHER_DEPTH_LIMIT + 2], count = 0, copy = UNKNOWN;
-    for (; f != UNKNOWN; f = from->frames[f].parent)
+    uint32_t way[MATCHER_DEPTH_LIMIT + 2], count = 0;
+    for (; f != UNKNOWN && copies[f] == UNKNOWN; f = from->frames[f].parent)
         way[count++] = f;
+    uint32_t copy = f == UNKNOWN ? UNKNOWN : copies[f];
     while (count > 0) {
-        copy = find_frame(to, from->frames[way[--count]].node, copy);
+        f = way[--count];
+        copy = reach_frame(m, from->frames[f].node, copy);
         if (copy == UNKNOWN)
             return UNKNOWN;
+        copies[f] = copy;
     }
     return copy;
+}
+
+/* Copies a state of another automaton; UNKNOWN: no memory, or too much effort. */
+static uint32_t copy_state(matcher *m, const automaton *from, const state *s)
+{
+    uint32_t *copies = mem_new_array(from->frame_count, sizeof *copies);
+    bool ok = copies && spend(m, s->count);
+    if (copies)
+        memset(copies, 0xFF, from->frame_count * sizeof *copies);
+    for (uint32_t i = 0; i < s->count && ok; i++) {
+        uint32_t f = copy_stack(m, from, copies, from->stacks[s->first + i]);
+        ok = f != UNKNOWN && keep_stack(&m->a, f);
+    }
+    mem_free(copies);
+    return ok ? find_state(&m->a, s->count, s->can_end, m->grammar->class_count) : UNKNOWN;
 }
 
 /* Forgets all states but the first and the present one, if there are many. A failure leaves everything as it was. */
@@ -378,12 +416,7 @@ static hearth_status tidy(matcher *m, hearth_error *error)
     *a = (automaton){0};
     bool ok = begin(m);
     if (ok && now != STATE_ENDED && now != start) {
-        state s = old.states[now];
-        for (uint32_t i = 0; i < s.count && ok; i++) {
-            uint32_t f = copy_stack(a, &old, old.stacks[s.first + i]);
-            ok = f != UNKNOWN && keep_stack(a, f);
-        }
-        m->now = ok ? find_state(a, s.count, s.can_end, m->grammar->class_count) : UNKNOWN;
+        m->now = copy_state(m, &old, &old.states[now]);
         ok = m->now != UNKNOWN;
     } else if (ok && now == start) {
         m->now = m->start;
@@ -474,6 +507,11 @@ hearth_status matcher_accept_token(matcher *m, int32_t id, hearth_error *error)
     return matcher_accept(m, bytes, error);
 }
 
+size_t matcher_effort(const matcher *m)
+{
+    return m->effort;
+}
+
 bool matcher_can_end(const matcher *m)
 {
     return m->a.states[m->now].can_end;
@@ -510,10 +548,14 @@ static uint32_t count_plain(matcher *m, uint32_t from)
     if (m->a.states[from].plain != PLAIN_UNKNOWN)
         return m->a.states[from].plain;
     while (count < PLAIN_LIMIT) {
-        uint32_t to = step(m, now, m->plain[0]);
+        uint32_t to = step(m, now, m->plain[0]), other = to;
         bool same = to != STATE_DEAD && to != UNKNOWN;
-        for (uint32_t i = 1; same && i < m->plain_count; i++)
-            same = step(m, now, m->plain[i]) == to;
+        for (uint32_t i = 1; same && i < m->plain_count; i++) {
+            other = step(m, now, m->plain[i]);
+            same = other == to;
+        }
+        if (other == UNKNOWN) /* the walk finds out why; the state may be asked again */
+            return count;
         if (!same)
             break;
         count = to == now ? PLAIN_LIMIT : count + 1;

@@ -118,8 +118,11 @@ static hearth_status check_keywords(const schema_compiler *c, const json_t *sche
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)schema, name, value) if (!find_keyword(name)) return schema_fail(
-        c, HEARTH_UNSUPPORTED, name, "this keyword is not supported");
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        if (!find_keyword(name))
+            return schema_fail(c, HEARTH_UNSUPPORTED, name, "this keyword is not supported");
+    }
     return HEARTH_OK;
 }
 
@@ -129,8 +132,11 @@ static const char *beside(const json_t *schema, const char *keyword, bool types)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)schema, name, value) if (strcmp(name, keyword) != 0 && !schema_is_annotation(name) &&
-                                                           !(types && strcmp(name, "type") == 0)) return name;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        if (strcmp(name, keyword) != 0 && !schema_is_annotation(name) && !(types && strcmp(name, "type") == 0))
+            return name;
+    }
     return NULL;
 }
 
@@ -225,7 +231,10 @@ unsigned schema_types(const json_t *schema)
     unsigned types = 0;
     if (only)
         return type_of_value(only);
-    json_array_foreach(list, i, value) types |= type_of_value(value);
+    json_array_foreach(list, i, value)
+    {
+        types |= type_of_value(value);
+    }
     if (types)
         return types;
     if (type)
@@ -416,10 +425,17 @@ static hearth_status compile_values(schema_compiler *c, const json_t *schema, co
     return any ? HEARTH_OK : schema_fail(c, HEARTH_FORMAT, keyword, "no value fits");
 }
 
+/* Frees the schemas that were made after the first `count`, which are compiled. References lead into the root only. */
+static void release(schema_compiler *c, size_t count)
+{
+    while (json_array_size(c->made) > count)
+        json_array_remove(c->made, json_array_size(c->made) - 1);
+}
+
 /* Makes a copy of a schema without one of its keywords; owned by the compiler. */
 static hearth_status without(schema_compiler *c, const json_t *schema, const char *keyword, json_t **out)
 {
-    TRY(schema_spend(c, keyword, json_object_size(schema)));
+    TRY(schema_spend(c, keyword, SCHEMA_COPY_EFFORT + json_object_size(schema)));
     *out = json_copy((json_t *)schema);
     if (!*out || json_array_append_new(c->made, *out) != 0)
         return fail_memory(c->error, "schema", 0);
@@ -434,6 +450,7 @@ static hearth_status compile_alternatives(schema_compiler *c, const json_t *sche
     size_t i;
     bool any = false;
     json_t *rest;
+    size_t made = json_array_size(c->made);
     if (!json_is_array(list) || json_array_size(list) == 0)
         return schema_fail(c, HEARTH_FORMAT, keyword, "expected a list of schemas");
     if (strcmp(keyword, "oneOf") == 0 && json_array_size(list) > SCHEMA_ALTERNATIVE_LIMIT)
@@ -458,7 +475,9 @@ static hearth_status compile_alternatives(schema_compiler *c, const json_t *sche
         TRY(schema_value(c, one, &f));
         add_choice(c, out, &any, f);
         schema_leave(c, item);
+        release(c, made + 1); /* all but rest */
     }
+    release(c, made);
     schema_leave(c, path);
     return HEARTH_OK;
 }
@@ -468,13 +487,19 @@ static hearth_status compile_all(schema_compiler *c, const json_t *schema, fragm
     const json_t *list = json_object_get(schema, "allOf"), *one;
     size_t i;
     json_t *all;
+    size_t made = json_array_size(c->made);
     if (!json_is_array(list) || json_array_size(list) == 0)
         return schema_fail(c, HEARTH_FORMAT, "allOf", "expected a list of schemas");
     if (json_array_size(list) > SCHEMA_ALTERNATIVE_LIMIT)
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "more than %d schemas", SCHEMA_ALTERNATIVE_LIMIT);
     TRY(without(c, schema, "allOf", &all));
-    json_array_foreach(list, i, one) TRY(schema_merge(c, all, one, &all));
-    return schema_value(c, all, out);
+    json_array_foreach(list, i, one)
+    {
+        TRY(schema_merge(c, all, one, &all));
+    }
+    TRY(schema_value(c, all, out));
+    release(c, made);
+    return HEARTH_OK;
 }
 
 static hearth_status compile(schema_compiler *c, const json_t *schema, fragment *out)

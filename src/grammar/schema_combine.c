@@ -34,13 +34,14 @@ static size_t weight(const json_t *schema)
 
 /* ---- both hold */
 
-static bool contains(const json_t *list, const json_t *value)
+/* Whether names has this one. What is no string is in no list, however much there is to it; it is refused later. */
+static bool lists(const json_t *names, const json_t *name)
 {
     const json_t *one;
     size_t i;
-    json_array_foreach(list, i, one)
+    json_array_foreach(names, i, one)
     {
-        if (json_equal(one, value))
+        if (json_is_string(one) && json_equal(one, name))
             return true;
     }
     return false;
@@ -60,7 +61,7 @@ static hearth_status merge_member(schema_compiler *c, json_t *to, const char *ke
         TRY(schema_spend(c, keyword, json_array_size(had) * json_array_size(value)));
         json_array_foreach(value, i, one)
         {
-            ok = ok && (contains(had, one) || json_array_append(had, one) == 0);
+            ok = ok && (lists(had, one) || json_array_append(had, one) == 0);
         }
     } else if (strcmp(keyword, "properties") == 0) {
         json_object_foreach(value, name, one)
@@ -95,7 +96,7 @@ hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b,
     b = schema_resolve(c, b);
     if (!json_is_object(a) || !json_is_object(b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "only objects can be merged");
-    TRY(schema_spend(c, "allOf", weight(a) + weight(b)));
+    TRY(schema_spend(c, "allOf", SCHEMA_COPY_EFFORT + weight(a) + weight(b)));
     bool alone = true; /* nothing but annotations in a */
     json_object_foreach((json_t *)a, name, value)
     {
@@ -137,13 +138,24 @@ static bool same_value(const json_t *a, const json_t *b)
     return json_equal(a, b) || json_is_object(a) || json_is_array(a); /* of containers it is not known */
 }
 
-static bool other_values(const json_t *a, const json_t *b)
+/* Counts steps like schema_spend, where too many are no failure. */
+static bool can_spend(schema_compiler *c, size_t steps)
+{
+    if (c->effort >= SCHEMA_EFFORT_LIMIT || steps >= SCHEMA_EFFORT_LIMIT - c->effort)
+        return false;
+    c->effort += steps;
+    return true;
+}
+
+/* Whether both have only certain values, and none in common; false if that is too much to find out. */
+static bool other_values(schema_compiler *c, const json_t *a, const json_t *b)
 {
     const json_t *one_a, *one_b, *list_a = only_values(a, &one_a), *list_b = only_values(b, &one_b);
     if ((!one_a && !json_is_array(list_a)) || (!one_b && !json_is_array(list_b)))
         return false;
     size_t count_a = one_a ? 1 : json_array_size(list_a), count_b = one_b ? 1 : json_array_size(list_b);
-    if (count_a > SCHEMA_COMPARISON_LIMIT || count_a * count_b > SCHEMA_COMPARISON_LIMIT)
+    if (count_a > SCHEMA_COMPARISON_LIMIT || count_a * count_b > SCHEMA_COMPARISON_LIMIT ||
+        !can_spend(c, count_a * count_b))
         return false;
     for (size_t i = 0; i < count_a; i++)
         for (size_t k = 0; k < count_b; k++)
@@ -152,7 +164,7 @@ static bool other_values(const json_t *a, const json_t *b)
     return true;
 }
 
-static bool lists(const json_t *names, const char *name)
+static bool lists_text(const json_t *names, const char *name)
 {
     const json_t *one;
     size_t i;
@@ -176,23 +188,24 @@ static bool lacks(const json_t *a, const json_t *b)
     json_array_foreach(json_object_get(b, "required"), i, one)
     {
         if (json_is_string(one) && !json_object_get(properties, json_string_value(one)) &&
-            !lists(json_object_get(a, "required"), json_string_value(one)))
+            !lists(json_object_get(a, "required"), one))
             return true;
     }
     return false;
 }
 
 /* Whether both require a property, with different values. */
-static bool differ_in_property(const schema_compiler *c, const json_t *a, const json_t *b)
+static bool differ_in_property(schema_compiler *c, const json_t *a, const json_t *b)
 {
     const char *name;
     json_t *in_a;
     json_object_foreach(json_object_get(a, "properties"), name, in_a)
     {
         const json_t *in_b = json_object_get(json_object_get(b, "properties"), name);
-        if (in_b && lists(json_object_get(a, "required"), name) && lists(json_object_get(b, "required"), name)) {
+        if (in_b && lists_text(json_object_get(a, "required"), name) &&
+            lists_text(json_object_get(b, "required"), name)) {
             const json_t *x = schema_resolve(c, in_a), *y = schema_resolve(c, in_b);
-            if (json_is_object(x) && json_is_object(y) && other_values(x, y))
+            if (json_is_object(x) && json_is_object(y) && other_values(c, x, y))
                 return true;
         }
     }
@@ -220,13 +233,11 @@ bool schema_excludes(schema_compiler *c, const json_t *a, const json_t *b)
                  (json_object_get(b, "type") || json_object_get(b, "const") || json_object_get(b, "enum"));
     if (named && !(x & y) && !number_and_integer)
         return true;
-    if (other_values(a, b))
+    if (other_values(c, a, b))
         return true;
     if (x != TYPE_OBJECT || y != TYPE_OBJECT)
         return false;
-    size_t steps = comparisons(a, b);
-    if (c->effort >= SCHEMA_EFFORT_LIMIT || steps >= SCHEMA_EFFORT_LIMIT - c->effort)
+    if (!can_spend(c, comparisons(a, b)))
         return false;
-    c->effort += steps;
     return differ_in_property(c, a, b) || (lacks(a, b) && lacks(b, a));
 }

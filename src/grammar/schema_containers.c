@@ -198,7 +198,10 @@ static hearth_status other_rule(schema_compiler *c, const json_t *schema, const 
         return fail_memory(c->error, "schema", 0);
     const char *name;
     json_t *member;
-    json_object_foreach((json_t *)properties, name, member) names[count++] = name;
+    json_object_foreach((json_t *)properties, name, member)
+    {
+        names[count++] = name;
+    }
     for (size_t i = 0; i < list->count; i++)
         if (!json_object_get(properties, list->items[i].name))
             names[count++] = list->items[i].name;
@@ -256,9 +259,11 @@ static bool allows_strings(const json_t *schema)
     json_t *value;
     if (!json_is_object(schema))
         return json_is_true(schema);
-    json_object_foreach((json_t *)schema, name,
-                        value) if (!schema_is_annotation(name) &&
-                                   !(strcmp(name, "type") == 0 && (schema_types(schema) & TYPE_STRING))) return false;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        if (!schema_is_annotation(name) && !(strcmp(name, "type") == 0 && (schema_types(schema) & TYPE_STRING)))
+            return false;
+    }
     return true;
 }
 

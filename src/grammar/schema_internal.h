@@ -26,7 +26,8 @@ enum {
     SCHEMA_REFERENCE_LIMIT = 4096,   /* different ones */
     SCHEMA_ALTERNATIVE_LIMIT = 32,   /* of oneOf; allOf may have as many, anyOf more */
     SCHEMA_COMPARISON_LIMIT = 65536, /* of values of two schemas, to know whether they exclude each other */
-    SCHEMA_EFFORT_LIMIT = 1 << 21    /* members that are copied or compared where schemas are combined    */
+    SCHEMA_EFFORT_LIMIT = 1 << 21,   /* members that are copied or compared where schemas are combined    */
+    SCHEMA_COPY_EFFORT = 64          /* so many does a copy count for, besides its members                */
 };
 
 /* A rule that a $ref asked for. */
@@ -44,7 +45,7 @@ typedef struct schema_compiler {
     reference *references;        /* [reference_count] */
     size_t reference_count, reference_capacity;
     size_t effort; /* so far, see SCHEMA_EFFORT_LIMIT */
-    json_t *made;  /* an array of the schemas that were made by merging, which references may point into */
+    json_t *made;  /* an array of the schemas that were made by merging and are not compiled yet */
     /* Rules of JSON itself; GRAMMAR_NONE: not made yet. */
     uint32_t any, string, character, integer, number;
 } schema_compiler;

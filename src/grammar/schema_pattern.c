@@ -60,8 +60,8 @@ static int compare(const void *a, const void *b)
     return (x->low > y->low) - (x->low < y->low);
 }
 
-/* Sorts and joins ranges, and with `negated` puts what lies between them in their place. */
-static void tidy(range_list *list, bool negated)
+/* Sorts and joins ranges, and with `negated` puts what lies between them in their place, which may be one more. */
+static hearth_status tidy(const parser *p, range_list *list, bool negated)
 {
     range_list result = {.count = 0};
     qsort(list->items, list->count, sizeof *list->items, compare);
@@ -75,9 +75,10 @@ static void tidy(range_list *list, bool negated)
         if (r.high >= next)
             next = r.high + 1;
     }
-    if (negated && next <= 0x10FFFF && result.count < RANGE_LIMIT)
-        result.items[result.count++] = (character_range){next, 0x10FFFF};
+    if (negated && next <= 0x10FFFF)
+        TRY(add_range(p, &result, next, 0x10FFFF));
     *list = result;
+    return HEARTH_OK;
 }
 
 /* The classes that a letter stands for: the first ranges are what all dialects agree on, all of them what any has. */
@@ -115,7 +116,7 @@ static bool letter_class(range_list *list, char letter, hearth_status *status, c
             continue;
         range_list part = {.count = negated != p->excludes ? k->wide : k->narrow};
         memcpy(part.items, k->ranges, part.count * sizeof *part.items);
-        tidy(&part, negated);
+        *status = tidy(p, &part, negated);
         for (size_t n = 0; n < part.count && *status == HEARTH_OK; n++)
             *status = add_range(p, list, part.items[n].low, part.items[n].high);
         return true;
@@ -202,7 +203,7 @@ static hearth_status parse_class(parser *p, fragment *out)
         r->high = list.items[list.count].high;
     }
     p->excludes = false;
-    tidy(&list, negated);
+    TRY(tidy(p, &list, negated));
     *out = schema_characters(p->c, list.items, list.count);
     return HEARTH_OK;
 }
@@ -241,7 +242,7 @@ static hearth_status parse_atom(parser *p, fragment *out)
     range_list list = {.count = 0};
     bool single;
     TRY(take_character(p, &list, &single));
-    tidy(&list, false);
+    TRY(tidy(p, &list, false));
     *out = schema_characters(p->c, list.items, list.count);
     return HEARTH_OK;
 }
