@@ -3,6 +3,7 @@
  * Covers: src/serve/fields.c
  * Covers: src/serve/conversation_fields.c
  * Covers: src/serve/text_api.c
+ * Covers: src/serve/prompts.c
  * Covers: src/serve/messages_fields.c
  * Covers: src/serve/responses_fields.c
  * Covers: src/serve/problem.c
@@ -20,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static handler *const handlers[] = {chat_answer_request,   completion_answer_request, text_tokenize,
                                     text_detokenize,       text_apply_template,       messages_answer_request,
-                                    messages_count_tokens, responses_answer_request};
+                                    messages_count_tokens, responses_answer_request,  embeddings_answer_request};
 
 static void on_lost(void *user)
 {

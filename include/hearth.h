@@ -456,7 +456,7 @@ typedef struct hearth_session_options {
     uint32_t context;     /* positions of each sequence; 0: the context length of the model, or what fits of it   */
     uint32_t sequences;   /* 0: one                                                                               */
     uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512. With a device at most 128 */
-    uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: as many as sequences              */
+    uint32_t output_rows; /* rows of one feed that may be outputs; 0: as many as sequences                        */
     hearth_kv kv;         /* format of keys and values; 0: F16                                                    */
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
@@ -513,7 +513,7 @@ void hearth_session_destroy(hearth_session *session);
 typedef struct hearth_row {
     int32_t token;
     uint32_t sequence;
-    bool output; /* its logits will be asked for */
+    bool output; /* its logits or its hidden state will be asked for */
 } hearth_row;
 
 /* Reads rows (NULL if count is 0): appends each to its sequence, in order. Rows of several sequences may be mixed. On
@@ -533,6 +533,12 @@ hearth_status hearth_session_feed(hearth_session *session, const hearth_row *row
  * HEARTH_FORMAT: logits are not finite, as in a feed.
  * HEARTH_DEVICE: the head lies on a device that failed. */
 hearth_status hearth_session_logits(hearth_session *session, size_t first, size_t count, float *logits,
+                                    hearth_error *error);
+/* Writes the final hidden states of `count` output rows of the last feed, beginning with row `first`, to the caller's
+ * hidden [count][embedding_length]: what the last norm gives, which the head makes logits of. They are in main memory
+ * wherever the layers lie, so this computes nothing.
+ * HEARTH_INVALID: there are no such rows. */
+hearth_status hearth_session_hidden(const hearth_session *session, size_t first, size_t count, float *hidden,
                                     hearth_error *error);
 /* Returns the number of output rows of the last feed; 0 if it failed. */
 size_t hearth_session_output_count(const hearth_session *session);

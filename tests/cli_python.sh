@@ -71,6 +71,14 @@ with hearth.Model(path, mode="exact", sequences=3, context=128) as model:
     all_logits.frombytes(open(scratch + "/logits", "rb").read())
     got, wanted = model.logits(), all_logits[-512:]
     assert max(abs(a - b) for a, b in zip(got, wanted)) <= 1e-5 * max(map(abs, wanted)), "logits differ"
+    assert len(model.hidden()) == 1 and len(model.hidden()[0]) == model.info.embedding_length
+    last = model.hidden()[0]
+    model.truncate(0, sequence=1)
+    model.feed([1, 403, 407, 261], sequence=1, outputs=2)
+    assert len(model.hidden()) == 2
+    assert max(abs(a - b) for a, b in zip(model.hidden()[1], last)) <= 1e-5 * max(map(abs, last)), "hidden states differ"
+    assert max(abs(a - b) for a, b in zip(model.logits(), got)) <= 1e-5 * max(map(abs, wanted)), "logits of two outputs differ"
+    model.truncate(0, sequence=1)
     model.fork(0, 2)
     assert model.length(2) == 4
     model.feed([378])

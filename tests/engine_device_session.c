@@ -2,6 +2,7 @@
  * cut and restored, rows of several in one step, long contexts, two sessions at once, cancelling. */
 #include "../src/engine/engine.h"
 
+#include "hidden.h"
 #include "placements.h"
 
 #include <pthread.h>
@@ -32,6 +33,31 @@ static void open_mixed(stack *s, placed_form first, hearth_mode mode, bool plain
     char *json = mixed_placement(&shape, first, 11 + (uint32_t)first);
     open_placed(s, json, mode, plain, options);
     free(json);
+}
+
+/* ------------------------------------------------------------------ hidden states */
+
+/* Hidden states come back wherever the last layer and the head lie. */
+static void check_hidden_on_both_sides(stack *s)
+{
+    static const int32_t ids[9] = {1, 73, 55, 174, 179, 213, 54, 229, 103};
+    placed_shape shape = shape_of(s, HEARTH_MODE_EXACT);
+    for (uint32_t number = 0; number < PLACEMENTS; number++) {
+        float logits[9 * 272];
+        char *json = draw_placement(&shape, number);
+        open_placed(s, json, HEARTH_MODE_EXACT, false, (hearth_session_options){.context = 16, .output_rows = 9});
+        assert_int_equal(s->info.vocabulary_size, 272);
+        stack_feed(s, 0, ids, 9, logits);
+        check_hidden(s, 9);
+        close_placed(s);
+        free(json);
+    }
+}
+
+static void hidden_states(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 2, check_hidden_on_both_sides);
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -597,7 +623,7 @@ int main(void)
         cmocka_unit_test(sessions_share_weights),    cmocka_unit_test(state_moves),
         cmocka_unit_test(rows_of_several_sequences), cmocka_unit_test(long_contexts),
         cmocka_unit_test(two_sessions_at_once),      cmocka_unit_test(cancelling),
-        cmocka_unit_test(observers_may_leave),
+        cmocka_unit_test(observers_may_leave),       cmocka_unit_test(hidden_states),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "../src/engine/ffn.h"
 
 #include "golden.h"
+#include "hidden.h"
 
 #define MODEL      HEARTH_DATA "/golden/llama-relu/model.gguf"
 #define Q4_MODEL   HEARTH_DATA "/golden/llama-256-q4_k_m/model.gguf"
@@ -148,6 +149,39 @@ static void state_moves(void **state)
     stack_feed(&s, 2, story + 11, 1, got);
     assert_memory_equal(got, want, sizeof want); /* restored over another text */
     hearth_checkpoint_destroy(saved);
+    stack_close(&s);
+}
+
+/* Hidden states are the input of the head, of the rows that are outputs, in parts as well as together; a feed of several
+ * batches included. */
+static void hidden_states(void **state)
+{
+    (void)state;
+    stack s;
+    float all[12 * 256], some[256];
+    hearth_error error;
+    hearth_row rows[3] = {{story[0], 0, true}, {story[1], 0, false}, {story[2], 0, true}};
+    open_model(&s, (hearth_session_options){.context = 32, .batch = 5, .output_rows = 12, .kv = HEARTH_KV_F32});
+    size_t d = s.info.embedding_length;
+    assert_true(d <= 256);
+    stack_feed(&s, 0, story, 12, NULL);
+    assert_int_equal(hearth_session_hidden(s.session, 0, 1, some, &error), HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "hidden states of output rows 0 to 1: the last feed had 0"));
+    assert_int_equal(hearth_session_hidden(s.session, 0, 0, NULL, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+    float logits[12 * VOCABULARY];
+    stack_feed(&s, 0, story, 12, logits);
+    check_hidden(&s, 12);
+    stack_check(hearth_session_hidden(s.session, 0, 12, all, &error), &error);
+    stack_check(hearth_session_hidden(s.session, 11, 1, some, &error), &error);
+    assert_memory_equal(some, all + 11 * d, d * sizeof *some);
+    assert_int_equal(hearth_session_hidden(s.session, 11, 2, some, NULL), HEARTH_INVALID);
+    assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+    stack_check(hearth_session_feed(s.session, rows, 3, &error), &error);
+    assert_int_equal(hearth_session_output_count(s.session), 2);
+    check_hidden(&s, 2);
+    stack_check(hearth_session_hidden(s.session, 1, 1, some, &error), &error);
+    assert_true(relative_l2(some, all + 2 * d, d) < 1e-5); /* of the third token */
     stack_close(&s);
 }
 
@@ -567,6 +601,7 @@ int main(void)
         cmocka_unit_test(few_sequences_change_nothing),
         cmocka_unit_test(slices_agree),
         cmocka_unit_test(state_moves),
+        cmocka_unit_test(hidden_states),
         cmocka_unit_test(wrong_feeds),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(cancels_belong_to_a_feed),

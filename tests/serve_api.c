@@ -3,11 +3,13 @@
 #include "../src/base/memory.h"
 #include "../src/serve/api.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -144,6 +146,146 @@ static void answers(void **state)
     settle(s, blocks);
 }
 
+/* Returns the vector of entry i of an answer of /v1/embeddings, as its client has it: v [length], released by nobody. */
+static void vector_of(const json_t *answer, size_t i, float *v, size_t length)
+{
+    const json_t *entry = json_array_get(json_object_get(answer, "data"), i);
+    const json_t *values = json_object_get(entry, "embedding");
+    assert_string_equal(json_string_value(json_object_get(entry, "object")), "embedding");
+    assert_int_equal(json_integer_value(json_object_get(entry, "index")), i);
+    assert_int_equal(json_array_size(values), length);
+    double square = 0;
+    for (size_t k = 0; k < length; k++) {
+        v[k] = (float)json_number_value(json_array_get(values, k));
+        square += (double)v[k] * v[k];
+    }
+    assert_true(square > 1 - 1e-5 && square < 1 + 1e-5); /* length 1 */
+}
+
+/* Pools hidden states of tokens in a session of its own, by the definition: v [d]. */
+static void pooled(const serve *s, const int32_t *ids, size_t count, float *v)
+{
+    size_t d = s->info.embedding_length;
+    hearth_session *session;
+    hearth_session_options options = {.output_rows = (uint32_t)count};
+    hearth_row rows[256];
+    float *hidden = malloc(count * d * sizeof *hidden);
+    assert_true(count <= 256);
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (hearth_row){.token = ids[i], .output = true};
+    assert_int_equal(hearth_session_create(&session, s->engine, &options, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_feed(session, rows, count, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_hidden(session, 0, count, hidden, NULL), HEARTH_OK);
+    double square = 0;
+    for (size_t k = 0; k < d; k++) {
+        double sum = 0;
+        for (size_t i = 0; i < count; i++)
+            sum += (double)hidden[i * d + k];
+        v[k] = (float)(sum / (double)count);
+        square += (double)v[k] * v[k];
+    }
+    for (size_t k = 0; k < d; k++)
+        v[k] = (float)(v[k] / sqrt(square));
+    hearth_session_destroy(session);
+    free(hidden);
+}
+
+static void expect_near(const float *got, const float *want, size_t n, double most)
+{
+    for (size_t k = 0; k < n; k++)
+        if (fabs((double)got[k] - want[k]) > most)
+            fail_msg("value %zu: %g, expected %g", k, got[k], want[k]);
+}
+
+/* A prompt of several parts has the mean of all; many at once, in any order, have what each has alone. */
+static void vectors(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    size_t d = s->info.embedding_length;
+    unsigned status;
+    json_decref(ask(s, embeddings_answer_request, "{\"input\": \"x\"}", &status)); /* takes what stays */
+    idle(s);
+    long blocks = mem_live();
+    float want[1024], got[1024], alone[1024];
+    int32_t ids[150];
+    buffer body = {0};
+    assert_true(d <= 1024);
+    assert_true(buffer_print(&body, "{\"input\": [[1, 403, 407], ["));
+    for (size_t i = 0; i < 150; i++) {
+        ids[i] = (int32_t)(3 + i * 7 % 500);
+        assert_true(buffer_print(&body, "%s%d", i ? ", " : "", (int)ids[i]));
+    }
+    assert_true(buffer_print(&body, "], [403, 1]]}") && buffer_put(&body, "", 1));
+    uint64_t counted = metrics_get(&s->metrics, METRIC_PROMPT_TOKENS);
+    json_t *all = ask(s, embeddings_answer_request, body.data, &status);
+    assert_int_equal(status, 200);
+    assert_int_equal(json_array_size(json_object_get(all, "data")), 3);
+    assert_string_equal(json_string_value(json_object_get(all, "model")), "story");
+    json_t *usage = json_object_get(all, "usage");
+    assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 155);
+    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 155);
+    assert_int_equal(metrics_get(&s->metrics, METRIC_PROMPT_TOKENS) - counted, 155);
+    pooled(s, ids, 150, want);
+    vector_of(all, 1, got, d);
+    expect_near(got, want, d, 1e-5);
+    pooled(s, (const int32_t[]){403, 1}, 2, want);
+    vector_of(all, 2, got, d);
+    expect_near(got, want, d, 1e-5);
+    json_t *one = ask(s, embeddings_answer_request, "{\"input\": [1, 403, 407]}", &status);
+    vector_of(one, 0, alone, d);
+    vector_of(all, 0, got, d);
+    assert_memory_equal(got, alone, d * sizeof *got);
+    json_decref(one);
+    one = ask(s, embeddings_answer_request, "{\"input\": [1, 403, 407], \"dimensions\": 1}", &status);
+    vector_of(one, 0, got, 1);
+    json_decref(one);
+    json_decref(all);
+    buffer_free(&body);
+    settle(s, blocks);
+}
+
+/* Inputs wait as a sixteenth of an answer each: the bench takes 2 that are written and 6 that wait. */
+static void inputs_are_bounded(void **state)
+{
+    serve *s = &((bench *)*state)->serve;
+    long blocks = mem_live();
+    for (size_t n = 128; n <= 129; n++) {
+        buffer body = {0};
+        unsigned status;
+        assert_true(buffer_print(&body, "{\"input\": [\"a\""));
+        for (size_t i = 1; i < n; i++)
+            assert_true(buffer_print(&body, ", \"a\""));
+        assert_true(buffer_print(&body, "]}") && buffer_put(&body, "", 1));
+        json_t *answer = ask(s, embeddings_answer_request, body.data, &status);
+        assert_int_equal(status, n == 128 ? 200 : 400);
+        assert_int_equal(json_array_size(json_object_get(answer, "data")), n == 128 ? 128 : 0);
+        json_decref(answer);
+        buffer_free(&body);
+        settle(s, blocks);
+    }
+}
+
+static void pooling_by_hand(void **state)
+{
+    (void)state;
+    static const float hidden[] = {1, 2, 3, -6, 5, 1};
+    double sum[2] = {0, 0};
+    float v[2];
+    pooling_add(POOLING_MEAN, hidden, 1, 2, sum);
+    pooling_add(POOLING_MEAN, hidden + 2, 2, 2, sum);
+    pooling_finish(POOLING_MEAN, sum, 3, 2, v);
+    assert_true(v[0] == 3 && v[1] == -1);
+    pooling_add(POOLING_LAST, hidden, 2, 2, sum);
+    pooling_finish(POOLING_LAST, sum, 2, 2, v);
+    assert_true(v[0] == 3 && v[1] == -6);
+    float w[3] = {3, 0, -4};
+    pooling_normalize(w, 3);
+    assert_true(w[0] == 0.6F && w[1] == 0 && w[2] == -0.8F);
+    float none[2] = {0, 0};
+    pooling_normalize(none, 2);
+    assert_true(none[0] == 0 && none[1] == 0);
+}
+
 static void a_full_queue_says_so(void **state)
 {
     serve *s = &((bench *)*state)->serve;
@@ -197,6 +339,8 @@ static const struct question {
      "{\"prompt\": [\"Once\", [1, 403]], \"max_tokens\": 3, \"logprobs\": 2, \"echo\": true, \"n\": 2}", NULL},
     {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 1, \"logprobs\": 2, \"echo\": true}", NULL},
     {completion_answer_request, "{\"prompt\": \"Once\", \"max_tokens\": 3, \"stream\": true}", "data: [DONE]"},
+    {embeddings_answer_request, "{\"input\": [\"Once\", [1, 403]], \"dimensions\": 3}", NULL},
+    {embeddings_answer_request, "{\"input\": \"Once\", \"dimensions\": 3, \"encoding_format\": \"base64\"}", NULL},
     {messages_count_tokens, "{" HISTORY "}", NULL},
     {messages_answer_request, "{\"max_tokens\": 2, \"stop_sequences\": [\"zz\"], " HISTORY "}", NULL},
     {messages_answer_request, "{\"max_tokens\": 2, \"stream\": true, " HISTORY "}", "event: message_stop"},
@@ -688,6 +832,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(inputs_are_bounded),
+        cmocka_unit_test(pooling_by_hand),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(thoughts_are_blocks_of_their_own),
         cmocka_unit_test(chats_have_calls),

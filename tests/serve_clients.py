@@ -1,6 +1,7 @@
 """serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked.
 
 One file, long as it is: all parts ask the same server, one after the other, and share its helpers."""
+import base64
 import concurrent.futures
 import http.client
 import json
@@ -125,7 +126,7 @@ def response(given, **more):
     return dict({"input": given, "temperature": 0, "max_output_tokens": 24}, **more)
 
 
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHAT, TEXT, VECTORS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 MESSAGES, COUNT, RESPONSES = "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"
 LONG = completion("Once upon a time", n=64, max_tokens=400, ignore_eos=True)
 
@@ -486,6 +487,94 @@ def check_probabilities(s):
         check("a probability of a stream", abs(a["logprob"] - b["logprob"]) < 1e-2, (a, b))
 
 
+def embedding(given, **more):
+    return dict({"input": given, "model": "any", "user": "me"}, **more)
+
+
+def unit(vector):
+    size = math.sqrt(sum(x * x for x in vector))
+    return [x / size for x in vector]
+
+
+def vectors(s, given, **more):
+    """Those of the answer, in the order of their indexes."""
+    status, _, answer = s.ask(VECTORS, embedding(given, **more))
+    same("status of vectors", status, 200)
+    same("their order", [entry["index"] for entry in answer["data"]], list(range(len(answer["data"]))))
+    return [entry["embedding"] for entry in answer["data"]]
+
+
+def near(what, got, expected, most=1e-5):
+    check(what, len(got) == len(expected) and all(abs(a - b) <= most for a, b in zip(got, expected)), (got[:4], expected[:4]))
+
+
+def pooled(ids, pooling):
+    """The vector by its definition, of what the Python binding hands out. None: HEARTH_LIBRARY does not say where it is."""
+    if "HEARTH_LIBRARY" not in os.environ:
+        return None
+    import hearth
+    with hearth.Model(MODEL, kv="f32", activations="f32", outputs=len(ids)) as model:
+        model.feed(ids, outputs=len(ids))
+        states = model.hidden()
+    return unit(states[-1] if pooling == "last" else [sum(column) / len(ids) for column in zip(*states)])
+
+
+def check_vectors(s):
+    texts = ["Once upon a time", "Lily and Tom went to the park. " * 9, "x"]
+    ids = [s.ask("/tokenize", {"content": text, "add_special": True})[2]["tokens"] for text in texts]
+    before = s.metric("hearth_prompt_tokens_total")
+    answer = s.ask(VECTORS, embedding(texts))[2]
+    count = sum(map(len, ids))
+    same("counted tokens", s.metric("hearth_prompt_tokens_total") - before, count)
+    same("the form of vectors", (answer["object"], answer["usage"], {entry["object"] for entry in answer["data"]}, set(answer)),
+         ("list", {"prompt_tokens": count, "total_tokens": count}, {"embedding"}, {"object", "data", "model", "usage"}))
+    same("the model's name", answer["model"], s.ask("/v1/models")[2]["data"][0]["id"])
+    together = vectors(s, texts)
+    same("the same again", [entry["embedding"] for entry in answer["data"]], together)
+    same("one at a time", [vectors(s, text)[0] for text in texts], together)
+    same("in another order", vectors(s, texts[::-1]), together[::-1])
+    same("as tokens", vectors(s, ids), together)
+    same("as one list of tokens", vectors(s, ids[0]), together[:1])
+    for vector in together:
+        check("length 1", abs(sum(x * x for x in vector) - 1) < 1e-5, vector[:4])
+    for short, whole in zip(vectors(s, texts, dimensions=7), together):
+        near("cut", short, unit(whole[:7]))
+    for text, whole in zip(vectors(s, texts, encoding_format="base64"), together):
+        data = base64.b64decode(text, validate=True)
+        same("base64", list(struct.unpack("<%df" % len(whole), data)), whole)
+    same("base64 of odd sizes", [len(base64.b64decode(vectors(s, "x", encoding_format="base64", dimensions=n)[0], validate=True))
+                                 for n in range(1, 5)], [4, 8, 12, 16])
+    for given, vector in zip(ids, together):
+        expected = pooled(given, "mean")
+        near("as Python has it", vector, expected) if expected else None
+    for name, values in BAD_VECTORS:
+        for value in values:
+            refused(s, "%s=%r" % (name, value), VECTORS, dict(embedding("x"), **{name: value}), 400, name)
+    refused(s, "no input", VECTORS, {}, 400, "input")
+    refused(s, "a long input", VECTORS, embedding(["x", "word " * 600]), 400, "input")
+    # Beside answers, and with clients that go: the rest notices nothing.
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        writing = pool.submit(s.ask, TEXT, completion("Once there was", max_tokens=60))
+        same("many at once", list(pool.map(lambda _: vectors(s, texts), range(6))), [together] * 6)
+        same("an answer beside them", writing.result()[2]["choices"],
+             s.ask(TEXT, completion("Once there was", max_tokens=60))[2]["choices"])
+    before = s.metric("hearth_requests_cancelled_total")
+    begin(s, VECTORS, embedding([[3] * 450] * 40)).close()
+    s.await_metric("hearth_requests_cancelled_total", before + 1)
+    check("nothing is left of it", s.is_idle())
+    same("after it", vectors(s, texts), together)
+
+
+def check_pooling():
+    s = Server("--pooling", "last", "-t", "1")
+    ids = s.ask("/tokenize", {"content": "Once upon a time", "add_special": True})[2]["tokens"]
+    vector = vectors(s, [ids])[0]
+    expected = pooled(ids, "last")
+    near("the last token's, as Python has it", vector, expected) if expected else None
+    check("not the mean", expected is None or max(abs(a - b) for a, b in zip(vector, pooled(ids, "mean"))) > 1e-3)
+    s.end()
+
+
 def check_together(s):
     bodies = [(CHAT, chat("Number %d is" % i, max_tokens=8 + i)) for i in range(8)]
     bodies += [(TEXT, completion("Once there were %d" % i, max_tokens=60 - i)) for i in range(6)]
@@ -529,6 +618,10 @@ BAD_FORMATS = [  # and what is named behind the place of the format
 BAD_TEXT = [
     ("prompt", [1, {}, [], [[]], ["x", 1], [1, "x"], [-1], [512], [[1], [1 << 40]], [None]]), ("echo", [1, "x"]),
     ("logprobs", [-1, 21, True]), ("best_of", [2]), ("suffix", ["x"]), ("max_tokens", [0]),
+]
+BAD_VECTORS = [
+    ("input", [1, {}, [], "", ["x", ""], [[]], ["x", 1], [1, "x"], [-1], [512], [[1], [1 << 40]], [None], None, ["x"] * 2049]),
+    ("encoding_format", [1, [], "int8", ""]), ("dimensions", [0, -1, 1.5, "x", 1 << 20, []]), ("model", [1, []]),
 ]
 BAD_MESSAGES = [
     (1, "messages[0]"), ({}, "messages[0].role"), ({"role": 1}, "messages[0].role"),
@@ -842,14 +935,14 @@ def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
     for part in (check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
-                 check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
+                 check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
         if only and part.__name__ not in only:
             continue
         begun = time.monotonic()
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_kept, check_keys):
+    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_kept, check_keys, check_pooling):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

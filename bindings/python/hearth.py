@@ -102,6 +102,7 @@ STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "h
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
 _KV = ("f16", "f32", "q8_0")
+_ACTIVATIONS = ("auto", "f32")
 _TEXT_SPECIAL, _TEXT_PARSE_CONTROL = 1, 2
 _DETOKENIZE_CONTINUE = 2
 _STOP_NONE = 0
@@ -139,6 +140,8 @@ _signatures = {
     "hearth_session_destroy": (None, [c_void_p]),
     "hearth_session_feed": (c_int, [c_void_p, POINTER(_Row), c_size_t, POINTER(_Error)]),
     "hearth_session_logits": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
+    "hearth_session_hidden": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
+    "hearth_session_output_count": (c_size_t, [c_void_p]),
     "hearth_session_context": (c_uint32, [c_void_p]),
     "hearth_session_free_positions": (c_uint64, [c_void_p]),
     "hearth_session_length": (c_uint32, [c_void_p, c_uint32]),
@@ -206,14 +209,18 @@ class Model:
     """An open model, ready to be fed: runtime, model, engine and a session of `sequences` sequences."""
 
     def __init__(self, path: str, *, mode: str = "auto", context: int = 0, sequences: int = 1, kv: str = "f16",
-                 threads: int = 0, cpu: str | None = None, tune: str | None = None) -> None:
+                 threads: int = 0, cpu: str | None = None, tune: str | None = None, activations: str = "auto",
+                 outputs: int = 0) -> None:
         """path: a GGUF file or a Hugging Face folder. mode: one of MODES. context: positions of a sequence, 0 for what
         the model was made for. kv: "f16" or "f32". threads: 0 for one per core. cpu: a CPU level; None: the best.
-        tune: a tune file; None: PATH.tune where there is one, "": none. HearthError: as the functions of hearth.h."""
+        tune: a tune file; None: PATH.tune where there is one, "": none. activations: "auto", or "f32" for checks.
+        outputs: the most that `feed` may be asked for, 0 for `sequences`. HearthError: as the functions of hearth.h."""
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
         if kv not in _KV:
             raise ValueError(f"unknown format of keys and values {kv!r}; there are {', '.join(_KV)}")
+        if activations not in _ACTIVATIONS:
+            raise ValueError(f"unknown activations {activations!r}; there are {', '.join(_ACTIVATIONS)}")
         self._runtime = self._model = self._engine = self._session = None
         placement = None
         try:
@@ -222,8 +229,9 @@ class Model:
             self._model = _create(lib.hearth_model_open_sized, os.fsencode(path), *_sized(_ModelOptions(tune=_encoded(tune))))
             placement = _create(lib.hearth_placement_create, self._model, MODES.index(mode))
             self._engine = _create(lib.hearth_engine_create_sized, self._runtime, self._model,
-                                   *_sized(_EngineOptions(placement=placement)))
-            options = _SessionOptions(context=context, sequences=sequences, kv=_KV.index(kv))
+                                   *_sized(_EngineOptions(placement=placement,
+                                                         activations=_ACTIVATIONS.index(activations))))
+            options = _SessionOptions(context=context, sequences=sequences, kv=_KV.index(kv), output_rows=outputs)
             self._session = _create(lib.hearth_session_create_sized, self._engine, *_sized(options))
         except BaseException:
             self.close()
@@ -309,16 +317,28 @@ class Model:
 
     # ---- sequences
 
-    def feed(self, ids: Sequence[int], sequence: int = 0) -> None:
-        """Appends tokens to a sequence; `logits` are then those behind the last of them."""
-        session = self._open()
-        rows = (_Row * len(ids))(*(_Row(token, sequence, i + 1 == len(ids)) for i, token in enumerate(ids)))
+    def feed(self, ids: Sequence[int], sequence: int = 0, outputs: int = 1) -> None:
+        """Appends tokens to a sequence; `logits` are then those behind the last of them. outputs: of how many of the last
+        tokens `hidden` has the states, at most what the model was opened with."""
+        session, first = self._open(), len(ids) - outputs
+        rows = (_Row * len(ids))(*(_Row(token, sequence, i >= first) for i, token in enumerate(ids)))
         _call(lib.hearth_session_feed, session, rows, len(ids))
 
     def logits(self) -> array.array:
         """Logits behind the token fed last, one for each word of the vocabulary."""
-        _call(lib.hearth_session_logits, self._open(), 0, 1, self._logits)
+        session = self._open()
+        last = max(lib.hearth_session_output_count(session), 1) - 1
+        _call(lib.hearth_session_logits, session, last, 1, self._logits)
         return array.array("f", self._logits)
+
+    def hidden(self) -> list[array.array]:
+        """Final hidden states of the tokens that the last feed was asked for, in order, `info.embedding_length` values
+        each: what the head makes logits of."""
+        session, length = self._open(), self.info.embedding_length
+        count = lib.hearth_session_output_count(session)
+        values = (c_float * (count * length))()
+        _call(lib.hearth_session_hidden, session, 0, count, values)
+        return [array.array("f", values[i * length:(i + 1) * length]) for i in range(count)]
 
     def length(self, sequence: int = 0) -> int:
         """Positions of a sequence so far."""

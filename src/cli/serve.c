@@ -23,8 +23,16 @@ typedef struct serve_values {
     sampling_options sampling;
     const char *host, *name, *key_file, *body, *cache_memory, *cache_folder;
     uint32_t port, parallel, prompt_rows, draft, queue, connections, patience;
+    unsigned pooling;
     text_list keys;
 } serve_values;
+
+static const char *const pooling_choices[] = {
+#define X(id, name) [id] = (name),
+    POOLINGS(X)
+#undef X
+        NULL,
+};
 
 static const option rows[] = {
     {OPTION_ROW(0, "host", TEXT, serve_values, host, "HOST",
@@ -48,6 +56,11 @@ static const option rows[] = {
     {OPTION_ROW(0, "draft", COUNT, serve_values, draft, "N",
                 "guesses up to N tokens of each answer at once, as `hearth run --draft` does (default 0, none)"),
      .alias = "draft-max", .least = 0, .most = 7},
+    {OPTION_ROW(
+         0, "pooling", CHOICE, serve_values, pooling, "mean|last",
+         "what /v1/embeddings makes one vector of: the mean of the hidden states of all tokens of a text, or the "
+         "last one, for models that were trained for that (default mean)"),
+     .choices = pooling_choices},
     {OPTION_ROW(
          0, "cache-memory", TEXT, serve_values, cache_memory, "SIZE",
          "memory for keys and values, of answers and of what earlier requests have read, which is given up when it is "
@@ -250,6 +263,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .cache_folder = v->cache_folder,
         .prompt_rows = v->prompt_rows,
         .draft = v->draft,
+        .pooling = (pooling)v->pooling,
         .queue = v->queue,
         .connections = v->connections,
         .patience = v->patience,

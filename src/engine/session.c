@@ -598,12 +598,30 @@ size_t hearth_session_output_count(const hearth_session *session)
     return session->output_count;
 }
 
+/* Refuses output rows that the last feed did not have; what: is asked of them. */
+static hearth_status check_outputs(const hearth_session *s, const char *what, size_t first, size_t count,
+                                   hearth_error *error)
+{
+    if (first <= s->output_count && count <= s->output_count - first)
+        return HEARTH_OK;
+    return fail(error, HEARTH_INVALID, "session: %s of output rows %zu to %zu: the last feed had %zu", what, first,
+                first + count, s->output_count);
+}
+
+hearth_status hearth_session_hidden(const hearth_session *session, size_t first, size_t count, float *hidden,
+                                    hearth_error *error)
+{
+    TRY(check_outputs(session, "hidden states", first, count, error));
+    size_t d = session->engine->model->hyper.embedding_length;
+    if (count > 0)
+        memcpy(hidden, session->outputs + first * d, count * d * sizeof *hidden);
+    return HEARTH_OK;
+}
+
 hearth_status hearth_session_logits(hearth_session *session, size_t first, size_t count, float *logits,
                                     hearth_error *error)
 {
-    if (first > session->output_count || count > session->output_count - first)
-        return fail(error, HEARTH_INVALID, "session: logits of output rows %zu to %zu: the last feed had %zu", first,
-                    first + count, session->output_count);
+    TRY(check_outputs(session, "logits", first, count, error));
     const hyperparameters *h = &session->engine->model->hyper;
     for (size_t n; count > 0; first += n, count -= n, logits += n * h->vocabulary_size) {
         n = count < session->batch ? count : session->batch;

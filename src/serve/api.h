@@ -11,6 +11,8 @@
 handler state_health, state_live, state_metrics, state_props, state_tokenizer, state_slots, state_models, state_model;
 /* text_api.c: text and tokens, without computing. */
 handler text_tokenize, text_detokenize, text_apply_template;
+/* embeddings_api.c: vectors of texts. */
+handler embeddings_answer_request;
 /* chat_api.c, completion_api.c: answers. */
 handler chat_answer_request, completion_answer_request;
 /* messages_api.c: Anthropic's. */
@@ -82,6 +84,19 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
 bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p);
 /* Returns the choices of a request with so many prompts; 0: *p says that they are too many. */
 size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p);
+
+/* ------------------------------------------------------------------ prompts.c */
+
+/* Prompts of a field: a string, a list of strings, a list of tokens, or a list of such lists. */
+size_t prompts_count(const json_t *value);
+/* Returns the value of one of them, owned by that of the field. */
+const json_t *prompts_get(const json_t *value, size_t i);
+/* Reads the field of that name into a job with so many prompts. */
+bool prompts_read(const serve *s, const json_t *value, const char *name, job *j, problem *p);
+/* Refuses prompts that are empty or do not fit into the context; name: the field they come from. */
+bool prompts_check(const serve *s, const job *j, const char *name, problem *p);
+/* Sends a complete job to the driver. false: *p says why it is not taken. */
+bool prompts_send(serve *s, job *j, problem *p);
 
 /* ------------------------------------------------------------------ conversation_fields.c */
 

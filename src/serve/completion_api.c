@@ -2,8 +2,6 @@
 #include "api.h"
 #include "choices.h"
 
-#include "../base/memory.h"
-
 #include <math.h>
 
 #define MOST_CANDIDATES 20
@@ -125,62 +123,6 @@ static const choices_api api = {.talk = CHOICES_TALK("cmpl-", add),
                                 .whole = whole,
                                 .piece = piece};
 
-/* ------------------------------------------------------------------ prompts */
-
-/* Reads a list of tokens. */
-static bool read_tokens(const serve *s, const json_t *list, job_prompt *out, problem *p)
-{
-    size_t count = json_array_size(list);
-    out->ids = mem_new_array(count ? count : 1, sizeof *out->ids);
-    if (!out->ids)
-        return problem_of(p, NULL, HEARTH_NO_MEMORY, "prompt: out of memory");
-    out->count = count;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(list, i);
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value >= (json_int_t)s->info.vocabulary_size)
-            return problem_field(p, "prompt", "invalid_value", "prompt: must hold tokens from 0 to %u",
-                                 s->info.vocabulary_size - 1);
-        out->ids[i] = (int32_t)value;
-    }
-    return true;
-}
-
-static bool read_text(const serve *s, const json_t *text, job_prompt *out, problem *p)
-{
-    hearth_error error = {0};
-    hearth_status status =
-        hearth_tokenize(s->model, json_string_value(text), json_string_length(text),
-                        HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &out->ids, &out->count, &error);
-    return status == HEARTH_OK || problem_of(p, "prompt", status, error.text);
-}
-
-static bool read_prompt(const serve *s, const json_t *value, job_prompt *out, problem *p)
-{
-    if (json_is_string(value))
-        return read_text(s, value, out, p);
-    if (json_is_array(value))
-        return read_tokens(s, value, out, p);
-    return problem_field(p, "prompt", "invalid_type",
-                         "prompt: must be a string, a list of strings, a list of tokens, or a list of such lists");
-}
-
-/* Returns the number of prompts: a list of numbers is one. */
-static size_t count_prompts(const json_t *prompt)
-{
-    bool is_list = json_is_array(prompt) && !json_is_number(json_array_get(prompt, 0));
-    return is_list ? json_array_size(prompt) : 1;
-}
-
-static bool read_prompts(const serve *s, const json_t *prompt, job *j, problem *p)
-{
-    bool is_one = json_is_string(prompt) || json_is_number(json_array_get(prompt, 0));
-    for (size_t i = 0; i < j->prompt_count; i++)
-        if (!read_prompt(s, is_one ? prompt : json_array_get(prompt, i), &j->prompts[i], p))
-            return false;
-    return true;
-}
-
 /* ------------------------------------------------------------------ echo */
 
 static bool put_tokens(const serve *s, const job_prompt *prompt, buffer *out)
@@ -206,7 +148,7 @@ static bool echo(talk *t, const json_t *prompt)
     size_t each = t->count / t->job->prompt_count;
     for (size_t i = 0; i < t->count; i++) {
         said *c = &t->choices[i];
-        const json_t *given = json_is_string(prompt) ? prompt : json_array_get(prompt, i / each);
+        const json_t *given = prompts_get(prompt, i / each);
         bool ok = json_is_string(given) ? buffer_put(&c->text, json_string_value(given), json_string_length(given))
                                         : put_tokens(t->serve, &t->job->prompts[i / each], &c->text);
         if (!ok)
@@ -235,7 +177,7 @@ static bool send(serve *s, const generation *g, const completion_fields *f, job 
     j->wants_probabilities = f->candidates.given;
     j->candidate_count = f->candidates.value;
     j->scores_prompt = f->echoes && (f->candidates.given || g->most_tokens.value == 0);
-    if (!read_prompts(s, f->prompt, j, p))
+    if (!prompts_read(s, f->prompt, "prompt", j, p))
         return false;
     *out = talk_new(s, &api.talk, j);
     if (!*out || (f->echoes && !echo(*out, f->prompt)))
@@ -252,7 +194,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
     if (!generation_read(s, body, TOKENS_DEFAULT, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p) ||
         !check(&g, &f, p))
         return false;
-    size_t prompts = count_prompts(f.prompt), choices = generation_choices(s, &g, prompts, "prompt", p);
+    size_t prompts = prompts_count(f.prompt), choices = generation_choices(s, &g, prompts, "prompt", p);
     if (choices == 0)
         return false;
     job *j = job_new(prompts, choices);

@@ -72,8 +72,9 @@ static void end_choice(driver *d, job_choice *c)
         j->is_too_slow = true;
     }
     (void)outbox_put(&j->outbox, &c->end);
-    mailbox_done(&d->box, 1);
-    if (--j->left > 0)
+    j->left--;
+    mailbox_done(&d->box, job_places(j, j->left + 1) - job_places(j, j->left));
+    if (j->left > 0)
         return;
     if (atomic_load(&j->cancelled))
         metrics_add(m, j->is_too_slow ? METRIC_TOO_SLOW : METRIC_CANCELLED, 1);
@@ -201,7 +202,7 @@ static void take_jobs(driver *d, bool waits)
         j->left = j->choice_count;
         j->last = &j->first;
         for (size_t i = 0; i < j->choice_count; i++)
-            if (j->scores_prompt)
+            if (job_is_scored(j))
                 scorer_add(d->scorer, &j->choices[i]);
             else
                 wait_for_place(&j->choices[i]);
@@ -240,7 +241,7 @@ static void look_for_clients(driver *d)
 }
 
 /* Ends the choices of a job: those without a place now, which may be the end of the job; those with one in the scheduler's
- * next step; those that are scored when it is their turn. */
+ * next step; those of the scorer when it is their turn. */
 static void cancel_job(driver *d, job *j)
 {
     for (size_t i = 0; j->running > 0 && i < j->choice_count; i++)
@@ -427,7 +428,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
         TRY_OR(failed, status, saved_load(d->session, sequences(d), options->folder, options->name, &d->saved, error));
     TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
-    TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, error));
+    TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, options->pooling, error));
     d->live = live_create(engine, options->predicted);
     if (!d->live) {
         status = fail_memory(error, "driver", info.layer_count);
@@ -488,7 +489,7 @@ mailbox_result driver_send(driver *d, job *j)
 {
     j->driver = d;
     job_share(j);
-    mailbox_result result = mailbox_put(&d->box, &j->letter, j->choice_count);
+    mailbox_result result = mailbox_put(&d->box, &j->letter, job_places(j, j->choice_count));
     if (result != MAILBOX_TAKEN)
         job_release(j);
     return result;

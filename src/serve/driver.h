@@ -8,6 +8,7 @@
 #include "job.h"
 #include "live.h"
 #include "metrics.h"
+#include "pooling.h"
 #include "saved.h"
 
 typedef struct driver driver;
@@ -16,6 +17,7 @@ typedef struct driver_options {
     hearth_session_options session;
     uint32_t prompt_rows; /* of a step; 0: the scheduler's own choice */
     uint32_t queue;       /* most answers that wait                   */
+    pooling pooling;      /* of prompts that are embedded             */
     metrics *metrics;
     double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
     const char *folder, *name;   /* of what is kept, see saved.h; folder NULL: nothing is */
@@ -38,7 +40,7 @@ mailbox_result driver_send(driver *d, job *j);
 /* Asks to end a job: its client has gone. */
 void driver_cancel(driver *d, job *j);
 
-/* Returns the most answers of one job that could ever be taken, and the positions of a sequence. */
+/* Returns the most answers (job_places) of one job that could ever be taken, and the positions of a sequence. */
 size_t driver_room(const driver *d);
 uint32_t driver_context(const driver *d);
 /* Returns what the folder had; all zero where none was named. */

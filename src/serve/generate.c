@@ -145,19 +145,6 @@ static hearth_status fill_choices(const serve *s, const generation *g, job *j, c
     return HEARTH_OK;
 }
 
-static bool check_prompts(const serve *s, const job *j, const char *param, problem *p)
-{
-    uint32_t context = driver_context(s->driver);
-    for (size_t i = 0; i < j->prompt_count; i++) {
-        if (j->prompts[i].count == 0)
-            return problem_field(p, param, "invalid_value", "%s: is empty, there is nothing to continue", param);
-        if (j->prompts[i].count > context)
-            return problem_field(p, param, "context_length_exceeded", "%s: has %zu tokens, the context only %u", param,
-                                 j->prompts[i].count, context);
-    }
-    return true;
-}
-
 size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p)
 {
     size_t choices = prompts * g->count, room = driver_room(s->driver);
@@ -173,7 +160,7 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
 {
     hearth_sampling sampling = g->sampling;
     hearth_error error = {0};
-    if (!check_prompts(s, j, param, p) || !format_make(s, &g->format, g->behind, &j->grammar, p))
+    if (!prompts_check(s, j, param, p) || !format_make(s, &g->format, g->behind, &j->grammar, p))
         return false;
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)
@@ -188,13 +175,5 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
     if (status != HEARTH_OK)
         return problem_of(p, NULL, status, error.text);
     j->most_tokens = g->most_tokens.value;
-    switch (driver_send(s->driver, j)) {
-    case MAILBOX_TAKEN:
-        return true;
-    case MAILBOX_FULL:
-        return problem_set(p, 503, "queue_full", "too many answers wait already");
-    default:
-        return driver_is_well(s->driver, &error) ? problem_set(p, 503, "shutting_down", "the server is shutting down")
-                                                 : problem_set(p, 503, "device_lost", "%s", error.text);
-    }
+    return prompts_send(s, j, p);
 }

@@ -15,8 +15,12 @@ job *job_new(size_t prompts, size_t choices)
         mem_free(c);
         return NULL;
     }
-    *j =
-        (job){.prompts = p, .prompt_count = prompts, .choices = c, .choice_count = choices, .arrived = clock_seconds()};
+    *j = (job){.prompts = p,
+               .prompt_count = prompts,
+               .choices = c,
+               .choice_count = choices,
+               .per_place = 1,
+               .arrived = clock_seconds()};
     atomic_init(&j->owners, 1);
     atomic_init(&j->cancelled, false);
     atomic_init(&j->socket, -1);
@@ -34,6 +38,16 @@ void job_share(job *j)
     atomic_fetch_add(&j->owners, 1);
 }
 
+bool job_is_scored(const job *j)
+{
+    return j->scores_prompt || j->vectors;
+}
+
+size_t job_places(const job *j, size_t choices)
+{
+    return (choices + j->per_place - 1) / j->per_place;
+}
+
 void job_release(job *j)
 {
     if (!j || atomic_fetch_sub(&j->owners, 1) > 1)
@@ -48,5 +62,6 @@ void job_release(job *j)
         hearth_free(j->prompts[i].ids);
     mem_free(j->prompts);
     mem_free(j->choices);
+    mem_free(j->vectors);
     mem_free(j);
 }

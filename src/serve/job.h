@@ -2,7 +2,8 @@
  *
  * A job has two owners: the connection that waits for it, and the driver that computes it. Each lets go of it once, and
  * the last frees it. What the driver reads (prompts, samplers, answers) is complete before the job is sent, and only the
- * driver touches it afterwards; what comes back goes through the outbox. */
+ * driver touches it afterwards; what comes back goes through the outbox. Vectors of embedded prompts have their place in the
+ * job, so that they need no memory on the way; the outbox says when each is there. */
 #ifndef SERVE_JOB_H
 #define SERVE_JOB_H
 
@@ -53,6 +54,10 @@ typedef struct job {
     uint32_t most_tokens;     /* of each answer; of scored prompts 0 is none at all */
     double arrived;           /* time */
     struct driver *driver;    /* that computes it */
+    /* [choice_count][embedding_length] of prompts that are embedded, each written before the end of its choice is told;
+     * NULL: nothing is embedded. */
+    float *vectors;
+    size_t per_place; /* choices that count as one answer in the mailbox */
     /* The driver's. */
     struct job *next, *previous; /* all that have not ended     */
     bool is_too_slow;            /* its client                  */
@@ -65,6 +70,10 @@ typedef struct job {
 job *job_new(size_t prompts, size_t choices);
 /* Another owner. */
 void job_share(job *j);
+/* Returns whether its prompts are read by the scorer. */
+bool job_is_scored(const job *j);
+/* Returns the answers that its first `choices` choices count as. */
+size_t job_places(const job *j, size_t choices);
 /* Lets go of a job; NULL: of none. */
 void job_release(job *j);
 

@@ -1,7 +1,7 @@
 /* mailbox.h - requests on their way to the thread that computes, and how many of them there may be.
  *
- * Any thread puts letters in, one takes them. A letter weighs as much as it has answers; the weight counts against the
- * bound from when it is put until mailbox_done, so that it bounds what is waiting and computed together. */
+ * Any thread puts letters in, one takes them. A letter weighs as much as it has answers (job_places); the weight counts
+ * against the bound from when it is put until mailbox_done, so that it bounds what is waiting and computed together. */
 #ifndef SERVE_MAILBOX_H
 #define SERVE_MAILBOX_H
 

@@ -14,6 +14,7 @@ static const route routes[] = {
     {"GET", "/v1/models/", false, state_model, true, &problem_openai},
     {"POST", "/v1/chat/completions", false, chat_answer_request, false, &problem_openai},
     {"POST", "/v1/completions", false, completion_answer_request, false, &problem_openai},
+    {"POST", "/v1/embeddings", false, embeddings_answer_request, false, &problem_openai},
     {"POST", "/v1/messages", false, messages_answer_request, false, &problem_anthropic},
     {"POST", "/v1/messages/count_tokens", false, messages_count_tokens, false, &problem_anthropic},
     {"POST", "/v1/responses", false, responses_answer_request, false, &problem_openai},

@@ -1,4 +1,4 @@
-/* scorer.c - probabilities of prompts. */
+/* scorer.c - probabilities and vectors of prompts. */
 #include "scorer.h"
 
 #include "score.h"
@@ -8,15 +8,30 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Rows read at once, all with logits. */
-#define PART_ROWS 32
+/* Rows read at once: all with logits; all with hidden states, which take less memory. */
+#define SCORED_ROWS   32
+#define EMBEDDED_ROWS 64
+
+/* What a prompt is read for. */
+typedef struct purpose {
+    size_t rows; /* of a part */
+    /* Takes the memory it needs, once. */
+    hearth_status (*prepare)(scorer *s, hearth_error *error);
+    /* Takes what it wants of the `count` rows that were fed; s->read does not count them yet. false: the ending says why. */
+    bool (*take)(scorer *s, job_choice *c, size_t count);
+    /* The prompt has been read; its last part had `count` rows. */
+    scorer_result (*finish)(scorer *s, job_choice *c, size_t count);
+} purpose;
 
 struct scorer {
     const hearth_engine *engine;
     hearth_session_options options;
     _Atomic(hearth_session *) session; /* NULL: nobody has needed it yet */
-    size_t vocabulary;
-    float *logits; /* [PART_ROWS][vocabulary], taken with the session */
+    size_t vocabulary, length;         /* of logits, of hidden states    */
+    pooling pooling;
+    float *logits; /* [SCORED_ROWS][vocabulary]; NULL: not needed yet  */
+    float *hidden; /* [EMBEDDED_ROWS][length]; likewise                */
+    double *sum;   /* [length] of the hidden states so far; likewise   */
     job_choice *first, **last;
     size_t read; /* tokens of the first one's prompt */
 };
@@ -48,17 +63,21 @@ bool choice_tell(job_choice *c, event_kind kind, int32_t token, span text, const
 }
 
 hearth_status scorer_create(scorer **out, const hearth_engine *engine, const hearth_session_options *options,
-                            hearth_error *error)
+                            pooling how, hearth_error *error)
 {
     scorer *s = mem_new(sizeof *s);
     hearth_model_info info;
     if (!s)
         return fail_memory(error, "scorer", sizeof *s);
     hearth_model_describe(hearth_engine_model(engine), &info);
-    *s = (scorer){.engine = engine, .options = *options, .vocabulary = info.vocabulary_size};
+    *s = (scorer){.engine = engine,
+                  .options = *options,
+                  .vocabulary = info.vocabulary_size,
+                  .length = info.embedding_length,
+                  .pooling = how};
     s->options.sequences = 1;
     s->options.spare_sequences = 0;
-    s->options.output_rows = PART_ROWS;
+    s->options.output_rows = EMBEDDED_ROWS;
     s->last = &s->first;
     *out = s;
     return HEARTH_OK;
@@ -70,6 +89,8 @@ void scorer_destroy(scorer *s)
         return;
     hearth_session_destroy(s->session);
     mem_free(s->logits);
+    mem_free(s->hidden);
+    mem_free(s->sum);
     mem_free(s);
 }
 
@@ -94,29 +115,34 @@ bool scorer_is_busy(const scorer *s)
 
 static hearth_status open_session(scorer *s, hearth_error *error)
 {
-    if (!s->logits)
-        s->logits = mem_new_array(PART_ROWS, s->vocabulary * sizeof *s->logits);
-    if (!s->logits)
-        return fail_memory(error, "logits", PART_ROWS * s->vocabulary * sizeof *s->logits);
+    hearth_session *session;
     if (s->session)
         return HEARTH_OK;
-    hearth_session *session;
     TRY(hearth_session_create(&session, s->engine, &s->options, error));
     s->session = session;
     return HEARTH_OK;
 }
 
-/* Reads rows of a prompt, and their logits. */
-static hearth_status feed(scorer *s, const job_prompt *p, size_t count, hearth_error *error)
+/* Reads `count` rows of a prompt. */
+static hearth_status feed(scorer *s, const purpose *to, const job_prompt *p, size_t count, hearth_error *error)
 {
-    hearth_row rows[PART_ROWS];
+    hearth_row rows[EMBEDDED_ROWS];
+    TRY(to->prepare(s, error));
     TRY(open_session(s, error));
     if (s->read == 0)
         TRY(hearth_session_truncate(s->session, 0, 0, error));
     for (size_t i = 0; i < count; i++)
         rows[i] = (hearth_row){.token = p->ids[s->read + i], .output = true};
-    TRY(hearth_session_feed(s->session, rows, count, error));
-    return hearth_session_logits(s->session, 0, count, s->logits, error);
+    return hearth_session_feed(s->session, rows, count, error);
+}
+
+/* ------------------------------------------------------------------ probabilities */
+
+static hearth_status prepare_logits(scorer *s, hearth_error *error)
+{
+    if (!s->logits)
+        s->logits = mem_new_array(SCORED_ROWS, s->vocabulary * sizeof *s->logits);
+    return s->logits ? HEARTH_OK : fail_memory(error, "logits", SCORED_ROWS * s->vocabulary * sizeof *s->logits);
 }
 
 /* Chooses the only token of an answer. The token that ends an answer is told as well: evaluations ask for one token and
@@ -147,6 +173,12 @@ static void answer_once(scorer *s, job_choice *c, const float *logits)
 static bool tell_prompt(scorer *s, job_choice *c, size_t count)
 {
     const job_prompt *p = &c->job->prompts[c->prompt];
+    hearth_error error = {0};
+    hearth_status status = hearth_session_logits(s->session, 0, count, s->logits, &error);
+    if (status != HEARTH_OK) {
+        choice_fail(c, status, NULL, error.text);
+        return false;
+    }
     if (s->read == 0 && !choice_tell(c, EVENT_PROMPT, p->ids[0], (span){0}, NULL, 0))
         return false;
     for (size_t i = 0; i < count && s->read + i + 1 < p->count; i++)
@@ -155,6 +187,56 @@ static bool tell_prompt(scorer *s, job_choice *c, size_t count)
             return false;
     return true;
 }
+
+static scorer_result finish_score(scorer *s, job_choice *c, size_t count)
+{
+    c->ending.stop = HEARTH_STOP_LENGTH;
+    if (c->job->most_tokens > 1)
+        return SCORER_SCORED;
+    if (c->job->most_tokens == 1)
+        answer_once(s, c, s->logits + (count - 1) * s->vocabulary);
+    return SCORER_ENDED;
+}
+
+/* ------------------------------------------------------------------ vectors */
+
+static hearth_status prepare_hidden(scorer *s, hearth_error *error)
+{
+    if (!s->hidden)
+        s->hidden = mem_new_array(EMBEDDED_ROWS, s->length * sizeof *s->hidden);
+    if (!s->sum)
+        s->sum = mem_new_array(s->length, sizeof *s->sum);
+    return s->hidden && s->sum ? HEARTH_OK
+                               : fail_memory(error, "hidden states", EMBEDDED_ROWS * s->length * sizeof *s->hidden);
+}
+
+static bool pool(scorer *s, job_choice *c, size_t count)
+{
+    hearth_error error = {0};
+    hearth_status status = hearth_session_hidden(s->session, 0, count, s->hidden, &error);
+    if (status != HEARTH_OK) {
+        choice_fail(c, status, NULL, error.text);
+        return false;
+    }
+    for (size_t k = 0; s->read == 0 && k < s->length; k++)
+        s->sum[k] = 0;
+    pooling_add(s->pooling, s->hidden, count, s->length, s->sum);
+    return true;
+}
+
+static scorer_result finish_vector(scorer *s, job_choice *c, size_t count)
+{
+    (void)count;
+    pooling_finish(s->pooling, s->sum, c->job->prompts[c->prompt].count, s->length,
+                   c->job->vectors + c->number * s->length);
+    c->ending.stop = HEARTH_STOP_END;
+    return SCORER_ENDED;
+}
+
+/* ------------------------------------------------------------------ parts */
+
+static const purpose scored = {SCORED_ROWS, prepare_logits, tell_prompt, finish_score},
+                     embedded = {EMBEDDED_ROWS, prepare_hidden, pool, finish_vector};
 
 /* Takes the first choice off the list. */
 static job_choice *take_first(scorer *s)
@@ -170,17 +252,18 @@ scorer_result scorer_step(scorer *s, job_choice **done)
 {
     job_choice *c = s->first;
     const job_prompt *p = &c->job->prompts[c->prompt];
-    size_t left = p->count - s->read, count = left < PART_ROWS ? left : PART_ROWS;
+    const purpose *to = c->job->vectors ? &embedded : &scored;
+    size_t left = p->count - s->read, count = left < to->rows ? left : to->rows;
     hearth_error error = {0};
     if (atomic_load(&c->job->cancelled)) {
         c->ending.stop = HEARTH_STOP_CANCELLED;
         *done = take_first(s);
         return SCORER_ENDED;
     }
-    hearth_status status = feed(s, p, count, &error);
+    hearth_status status = feed(s, to, p, count, &error);
     if (status != HEARTH_OK)
         choice_fail(c, status, NULL, error.text);
-    bool goes_on = status == HEARTH_OK && tell_prompt(s, c, count);
+    bool goes_on = status == HEARTH_OK && to->take(s, c, count);
     s->read += count;
     if (goes_on && s->read < p->count)
         return SCORER_GOES_ON;
@@ -188,10 +271,5 @@ scorer_result scorer_step(scorer *s, job_choice **done)
     if (!goes_on)
         return SCORER_ENDED;
     c->ending.prompt_tokens = p->count;
-    c->ending.stop = HEARTH_STOP_LENGTH;
-    if (c->job->most_tokens > 1)
-        return SCORER_SCORED;
-    if (c->job->most_tokens == 1)
-        answer_once(s, c, s->logits + (count - 1) * s->vocabulary);
-    return SCORER_ENDED;
+    return to->finish(s, c, count);
 }

@@ -51,6 +51,7 @@ static hearth_status open_parts(serve *s, hearth_error *error)
     driver_options own = {.session = s->options.session,
                           .prompt_rows = s->options.prompt_rows,
                           .queue = s->options.queue,
+                          .pooling = s->options.pooling,
                           .metrics = &s->metrics,
                           .predicted = s->options.predicted,
                           .folder = s->options.cache_folder,

@@ -6,6 +6,7 @@
 #define SERVE_SERVE_H
 
 #include "../base/error.h"
+#include "pooling.h"
 
 typedef struct serve serve;
 
@@ -26,6 +27,7 @@ typedef struct serve_options {
     double predicted;               /* tokens per second of one answer, by the plan; 0: unknown     */
     uint32_t prompt_rows;           /* tokens of prompts in a step; 0: as in hearth_scheduler_options */
     uint32_t draft;                 /* hearth_answer_options.draft_tokens of every answer           */
+    pooling pooling;                /* of /v1/embeddings                                            */
     uint32_t queue;                 /* most answers that wait                                       */
     uint32_t connections;           /* most at once                                                 */
     uint32_t patience;              /* seconds without a sign of life after which a connection ends */
