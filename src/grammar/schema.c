@@ -51,14 +51,15 @@ void schema_leave(schema_compiler *c, size_t size)
 /* ---- keywords */
 
 enum {
-    ANNOTATION = 1 << 8,
+    UNSUPPORTED = 1 << 8,
     GENERAL = 1 << 9, /* not of certain types */
     NUMERIC = TYPE_INTEGER | TYPE_NUMBER
 };
 
+/* Keywords that decide which values fit, of all drafts. All others are notes, which change nothing (JSON Schema 2020-12, 6.5). */
 static const struct keyword {
     const char *name;
-    unsigned group; /* types, ANNOTATION or GENERAL */
+    unsigned group; /* types, GENERAL or UNSUPPORTED */
 } keywords[] = {
     {"type", GENERAL},
     {"enum", GENERAL},
@@ -83,35 +84,43 @@ static const struct keyword {
     {"required", TYPE_OBJECT},
     {"additionalProperties", TYPE_OBJECT},
     {"propertyNames", TYPE_OBJECT},
-    {"$schema", ANNOTATION},
-    {"$id", ANNOTATION},
-    {"$anchor", ANNOTATION},
-    {"$comment", ANNOTATION},
-    {"$defs", ANNOTATION},
-    {"definitions", ANNOTATION},
-    {"title", ANNOTATION},
-    {"description", ANNOTATION},
-    {"default", ANNOTATION},
-    {"examples", ANNOTATION},
-    {"deprecated", ANNOTATION},
-    {"readOnly", ANNOTATION},
-    {"writeOnly", ANNOTATION},
-    {"discriminator",
-     ANNOTATION}, /* OpenAPI's hint which alternative of oneOf it is; these are told apart without it */
+    {"$dynamicRef", UNSUPPORTED},
+    {"$recursiveRef", UNSUPPORTED},
+    {"not", UNSUPPORTED},
+    {"if", UNSUPPORTED},
+    {"then", UNSUPPORTED},
+    {"else", UNSUPPORTED},
+    {"multipleOf", UNSUPPORTED},
+    {"divisibleBy", UNSUPPORTED},
+    {"uniqueItems", UNSUPPORTED},
+    {"contains", UNSUPPORTED},
+    {"minContains", UNSUPPORTED},
+    {"maxContains", UNSUPPORTED},
+    {"additionalItems", UNSUPPORTED},
+    {"unevaluatedItems", UNSUPPORTED},
+    {"minProperties", UNSUPPORTED},
+    {"maxProperties", UNSUPPORTED},
+    {"patternProperties", UNSUPPORTED},
+    {"unevaluatedProperties", UNSUPPORTED},
+    {"dependencies", UNSUPPORTED},
+    {"dependentRequired", UNSUPPORTED},
+    {"dependentSchemas", UNSUPPORTED},
+    {"disallow", UNSUPPORTED},
+    {"extends", UNSUPPORTED},
 };
 
-static const struct keyword *find_keyword(const char *name)
+/* Returns the keyword of a member that is no note; NULL: it is one. */
+static const struct keyword *find_keyword(const char *name, const json_t *value)
 {
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (strcmp(keywords[i].name, name) == 0)
-            return &keywords[i];
+            return strcmp(name, "format") == 0 && schema_format_is_note(value) ? NULL : &keywords[i];
     return NULL;
 }
 
-bool schema_is_annotation(const char *keyword)
+bool schema_is_note(const char *name, const json_t *value)
 {
-    const struct keyword *k = find_keyword(keyword);
-    return k && k->group == ANNOTATION;
+    return !find_keyword(name, value);
 }
 
 static hearth_status check_keywords(const schema_compiler *c, const json_t *schema)
@@ -120,13 +129,14 @@ static hearth_status check_keywords(const schema_compiler *c, const json_t *sche
     json_t *value;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (!find_keyword(name))
+        const struct keyword *k = find_keyword(name, value);
+        if (k && k->group == UNSUPPORTED)
             return schema_fail(c, HEARTH_UNSUPPORTED, name, "this keyword is not supported");
     }
     return HEARTH_OK;
 }
 
-/* Returns a keyword that stands beside this one and is no annotation; NULL: there is none. types: `type` does not
+/* Returns a keyword that stands beside this one and is no note; NULL: there is none. types: `type` does not
  * count. */
 static const char *beside(const json_t *schema, const char *keyword, bool types)
 {
@@ -134,7 +144,7 @@ static const char *beside(const json_t *schema, const char *keyword, bool types)
     json_t *value;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (strcmp(name, keyword) != 0 && !schema_is_annotation(name) && !(types && strcmp(name, "type") == 0))
+        if (strcmp(name, keyword) != 0 && !schema_is_note(name, value) && !(types && strcmp(name, "type") == 0))
             return name;
     }
     return NULL;
@@ -243,8 +253,8 @@ unsigned schema_types(const json_t *schema)
     json_t *member;
     json_object_foreach((json_t *)schema, name, member)
     {
-        const struct keyword *k = find_keyword(name);
-        types |= k && k->group < ANNOTATION ? k->group : 0;
+        const struct keyword *k = find_keyword(name, member);
+        types |= k && k->group < UNSUPPORTED ? k->group : 0;
         if (k && k->group == GENERAL)
             return TYPE_ALL;
     }
@@ -537,8 +547,6 @@ static hearth_status compile(schema_compiler *c, const json_t *schema, fragment 
         *out = schema_any(c);
         return HEARTH_OK;
     }
-    if (json_object_get(schema, "format") && !(types & TYPE_STRING)) /* such as OpenAPI's int32 */
-        return schema_fail(c, HEARTH_UNSUPPORTED, "format", "only supported for strings");
     return any_of_types(c, schema, types, out);
 }
 

@@ -97,10 +97,10 @@ hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b,
     if (!json_is_object(a) || !json_is_object(b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "only objects can be merged");
     TRY(schema_spend(c, "allOf", SCHEMA_COPY_EFFORT + weight(a) + weight(b)));
-    bool alone = true; /* nothing but annotations in a */
+    bool alone = true; /* nothing but notes in a */
     json_object_foreach((json_t *)a, name, value)
     {
-        alone = alone && schema_is_annotation(name);
+        alone = alone && schema_is_note(name, value);
     }
     if (!alone && depends(a, b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf",
@@ -110,12 +110,12 @@ hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b,
         return fail_memory(c->error, "schema", 0);
     json_object_foreach((json_t *)a, name, value)
     {
-        if (!schema_is_annotation(name))
+        if (!schema_is_note(name, value))
             TRY(merge_member(c, *out, name, value));
     }
     json_object_foreach((json_t *)b, name, value)
     {
-        if (!schema_is_annotation(name))
+        if (!schema_is_note(name, value))
             TRY(merge_member(c, *out, name, value));
     }
     return HEARTH_OK;

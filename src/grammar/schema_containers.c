@@ -261,7 +261,7 @@ static bool allows_strings(const json_t *schema)
         return json_is_true(schema);
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (!schema_is_annotation(name) && !(strcmp(name, "type") == 0 && (schema_types(schema) & TYPE_STRING)))
+        if (!schema_is_note(name, value) && !(strcmp(name, "type") == 0 && (schema_types(schema) & TYPE_STRING)))
             return false;
     }
     return true;

@@ -103,6 +103,9 @@ bool schema_excludes(schema_compiler *c, const json_t *a, const json_t *b);
 hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b, json_t **out);
 /* The types that a schema asks for, also by const, enum and by keywords that belong to types. */
 unsigned schema_types(const json_t *schema);
-bool schema_is_annotation(const char *keyword);
+/* Returns whether a member of a schema changes nothing: a title, or what nobody knows. */
+bool schema_is_note(const char *name, const json_t *value);
+/* Returns whether a format is a note: a name that stands for no pattern here, such as OpenAPI's int32. */
+bool schema_format_is_note(const json_t *value);
 
 #endif

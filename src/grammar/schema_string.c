@@ -146,9 +146,15 @@ static const char *format_pattern(const char *name)
     return NULL;
 }
 
+bool schema_format_is_note(const json_t *value)
+{
+    return json_is_string(value) && !format_pattern(json_string_value(value));
+}
+
 hearth_status schema_string(schema_compiler *c, const json_t *schema, fragment *out)
 {
     const json_t *pattern = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
+    format = format && schema_format_is_note(format) ? NULL : format;
     uint32_t least = 0, most = GRAMMAR_NO_LIMIT;
     TRY(schema_count(c, schema, "minLength", &least));
     TRY(schema_count(c, schema, "maxLength", &most));
@@ -164,8 +170,6 @@ hearth_status schema_string(schema_compiler *c, const json_t *schema, fragment *
         if (!json_is_string(value))
             return schema_fail(c, HEARTH_FORMAT, keyword, "expected a string");
         const char *text = pattern ? json_string_value(value) : format_pattern(json_string_value(value));
-        if (!text)
-            return schema_fail(c, HEARTH_UNSUPPORTED, keyword, "'%.60s' is not supported", json_string_value(value));
         fragment inside;
         TRY(schema_pattern(c, keyword, span_of(text), &inside));
         *out = quoted(c, inside);

@@ -4,6 +4,7 @@ What an answer must be comes from `hearth run` and `hearth eval logits`, and fro
 every field. To add a part, write a function and name it in the last line.
 """
 import asyncio
+import math
 
 import openai
 from common import Server, check, commands, greedy, log_probabilities, near, raises, run, same, shell, thinking_server, token_ids, valid
@@ -117,6 +118,33 @@ def completion_probabilities():
     same("an echo alone", (len(answer.choices[0].logprobs.tokens), answer.usage.completion_tokens), (len(ids), 0))
 
 
+def embeddings():
+    """The package asks for base64 unless it is told otherwise."""
+    texts = ["Once upon a time", "Tell me", "Number 7 is"]
+    answer = valid(client.embeddings.create(model="any", input=texts))
+    numbers = valid(client.embeddings.create(model="any", input=texts, encoding_format="float"))
+    same("order", [e.index for e in answer.data], [0, 1, 2])
+    same("usage", answer.usage.prompt_tokens, sum(len(token_ids(t)) for t in texts))
+    for one, other, text in zip(answer.data, numbers.data, texts):
+        near("length of a vector", math.fsum(v * v for v in one.embedding), 1, 1e-6)
+        near("as base64 and as numbers", max(map(abs, map(float.__sub__, one.embedding, other.embedding))), 0, 1e-7)
+        ids = client.embeddings.create(model="any", input=token_ids(text)).data[0].embedding
+        near("of tokens", math.fsum(map(float.__mul__, one.embedding, ids)), 1, 1e-6)
+    short = client.embeddings.create(model="any", input=texts[0], dimensions=8).data[0].embedding
+    part = answer.data[0].embedding[:8]
+    for got, whole in zip(short, part, strict=True):
+        near("the first dimensions", got, whole / math.hypot(*part), 1e-6)
+    error = raises("no text", openai.BadRequestError, lambda: client.embeddings.create(model="any", input=""))
+    same("its field", error.param, "input")
+
+    async def at_once():
+        async with client_of(server.url, openai.AsyncOpenAI) as other:
+            return await asyncio.gather(*(other.embeddings.create(model="any", input=texts[i % 3]) for i in range(16)))
+
+    for number, got in enumerate(asyncio.run(at_once())):
+        same("number %d of sixteen" % number, got.data[0].embedding, answer.data[number % 3].embedding)
+
+
 def responses():
     answer = valid(client.responses.create(model="any", input="Tell me", temperature=0, max_output_tokens=24))
     same("a response", (answer.output_text, answer.status), (told["text"], "incomplete"))
@@ -222,5 +250,5 @@ def end():
     server.end()
 
 
-run(models, chat, chat_stream, chat_probabilities, completions, completion_probabilities, responses, reasoning, biases, errors,
-    keys, full, together, page, end)
+run(models, chat, chat_stream, chat_probabilities, completions, completion_probabilities, embeddings, responses, reasoning, biases,
+    errors, keys, full, together, page, end)
