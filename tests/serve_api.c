@@ -99,9 +99,9 @@ static void finish(reply *r)
     bool ended = false, ok = true;
     if (!t)
         return;
-    while (!t->streams && !talk_collect(t, r))
+    while (!t->job->streams && !talk_collect(t, r))
         doze();
-    while (t->streams && ok && !ended) {
+    while (t->job->streams && ok && !ended) {
         ok = talk_stream(t, &r->body, &ended);
         doze();
     }
@@ -675,13 +675,13 @@ static bool call_without_memory(talk *t, long n)
     buffer out = {0};
     mem_fail_at(n);
     bool ok = give(t, t->choices, "Look." ONE("f", "{\"a\": 1}") ONE("g", "{}") "<tool_call>{", true);
-    if (ok && t->streams)
+    if (ok && t->job->streams)
         ok = t->api->begin ? t->api->begin(t, &out) : true;
-    if (ok && t->streams)
+    if (ok && t->job->streams)
         ok = t->api->news(t, t->choices, &out) && t->api->end(t, &out);
-    json_t *whole = ok && !t->streams ? t->api->whole(t) : NULL;
+    json_t *whole = ok && !t->job->streams ? t->api->whole(t) : NULL;
     mem_fail_at(-1);
-    ok = ok && (t->streams || whole);
+    ok = ok && (t->job->streams || whole);
     json_decref(whole);
     buffer_free(&out);
     return ok;

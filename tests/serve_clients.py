@@ -836,6 +836,33 @@ def check_slow(s):
     check("nothing is left of a slow reader", s.is_idle())
 
 
+def received(connection, end):
+    """Returns what comes until it ends so, or there is no more."""
+    text = b""
+    while not text.endswith(end) and (part := connection.recv(1)):
+        text += part
+    return text
+
+
+def check_beats():
+    """Streams that have to wait say that they are worked on, and then are as ever."""
+    s = Server("--ping-interval", "1", "--parallel", "1", "-t", "1")
+    long = begin(s, TEXT, LONG)
+    s.await_metric("hearth_answers_running", 1)
+    waiting = [(begin(s, path, dict(body, stream=True)), beat, end) for path, body, beat, end in (
+        (TEXT, completion("One day"), b": waiting\n\n", b"data: [DONE]\n\n"),
+        (MESSAGES, message("x"), b'event: ping\ndata: {"type": "ping"}\n\n', b'data: {"type":"message_stop"}\n\n'))]
+    for connection, beat, _ in waiting:
+        for _ in range(2):
+            check("a stream waits", received(connection, beat).endswith(beat))
+    long.close()
+    for connection, beat, end in waiting:
+        text = received(connection, end)
+        check("a stream that has waited", text.endswith(end) and text.count(b"data: ") > 3, text[-300:])
+        connection.close()
+    s.end()
+
+
 def check_idle_connections(s):
     idle = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(300)]
     same("beside idle connections", s.ask("/health")[0], 200)
@@ -942,7 +969,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_full, check_end, check_kept, check_keys, check_pooling):
+    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_kept, check_keys, check_pooling):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

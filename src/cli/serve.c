@@ -22,7 +22,7 @@ typedef struct serve_values {
     chat_options chat;
     sampling_options sampling;
     const char *host, *name, *key_file, *body, *cache_memory, *cache_folder;
-    uint32_t port, parallel, prompt_rows, draft, queue, connections, patience;
+    uint32_t port, parallel, prompt_rows, draft, queue, connections, beat, patience;
     unsigned pooling;
     text_list keys;
 } serve_values;
@@ -77,6 +77,10 @@ static const option rows[] = {
          0, "timeout", COUNT, serve_values, patience, "SECONDS",
          "ends a connection without a sign of life for so long (default 60); one that waits for an answer stays"),
      .least = 1, .most = 86400},
+    {OPTION_ROW(0, "ping-interval", COUNT, serve_values, beat, "SECONDS",
+                "a stream that has to wait for so long says that it is worked on, since proxies and clients give up what "
+                "is silent (default 15; 0: never)"),
+     .alias = "sse-ping-interval", .least = 0, .most = 86400},
     {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 8M)")},
 };
 
@@ -88,6 +92,7 @@ static void defaults(void *values)
                         .parallel = 4,
                         .queue = 256,
                         .connections = 4096,
+                        .beat = 15,
                         .patience = 60,
                         .body = "8M"};
     sampling_defaults(&v->sampling);
@@ -266,6 +271,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .pooling = (pooling)v->pooling,
         .queue = v->queue,
         .connections = v->connections,
+        .beat = v->beat,
         .patience = v->patience,
         .body_bytes = body < SIZE_MAX / 8 ? (size_t)body : SIZE_MAX / 8};
     return o.name ? load_and_serve(v, &o, error) : fail_memory(error, "name", 0);

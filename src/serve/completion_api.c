@@ -182,7 +182,6 @@ static bool send(serve *s, const generation *g, const completion_fields *f, job 
     *out = talk_new(s, &api.talk, j);
     if (!*out || (f->echoes && !echo(*out, f->prompt)))
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
-    (*out)->streams = g->streams;
     (*out)->wants_usage = g->wants_usage;
     return generation_send(s, g, j, "prompt", p);
 }

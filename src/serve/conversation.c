@@ -168,7 +168,6 @@ bool conversation_answer(serve *s, const talk_api *api, const conversation_field
         talk_free(t);
         return false;
     }
-    t->streams = g->streams;
     t->wants_usage = g->wants_usage;
     out->talk = t;
     return true;

@@ -109,7 +109,7 @@ static void count_token(driver *d, job_choice *c)
         metrics_observe(d->options.metrics, HISTOGRAM_NEXT_TOKEN, now - c->said);
     else
         metrics_observe(d->options.metrics, HISTOGRAM_FIRST_TOKEN, now - c->job->arrived);
-    c->said = now;
+    c->said = c->job->beat = now;
     c->told++;
 }
 
@@ -240,6 +240,19 @@ static void look_for_clients(driver *d)
     look_at_some(jobs, sockets, count);
 }
 
+/* Lets streams that wait say so, for clients and proxies that give up what is silent for long. */
+static void beat(driver *d, double now)
+{
+    for (job *j = d->jobs; d->options.beat > 0 && j; j = j->next) {
+        if (!j->streams || now - (j->beat > 0 ? j->beat : j->arrived) < d->options.beat)
+            continue;
+        event *e = event_new(EVENT_BEAT, 0, -1, (span){0}, 0);
+        j->beat = now;
+        if (e)
+            (void)outbox_put(&j->outbox, e);
+    }
+}
+
 /* Ends the choices of a job: those without a place now, which may be the end of the job; those with one in the scheduler's
  * next step; those of the scorer when it is their turn. */
 static void cancel_job(driver *d, job *j)
@@ -349,6 +362,7 @@ static void step(driver *d)
     if (clock_seconds() - d->looked >= LOOK_SECONDS) {
         look_for_clients(d);
         d->looked = clock_seconds();
+        beat(d, d->looked);
     }
     cancel_jobs(d);
     schedule_some(d);

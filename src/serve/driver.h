@@ -18,6 +18,7 @@ typedef struct driver_options {
     uint32_t prompt_rows; /* of a step; 0: the scheduler's own choice */
     uint32_t queue;       /* most answers that wait                   */
     pooling pooling;      /* of prompts that are embedded             */
+    uint32_t beat;        /* seconds after which a silent stream says that it is worked on; 0: it never does */
     metrics *metrics;
     double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
     const char *folder, *name;   /* of what is kept, see saved.h; folder NULL: nothing is */

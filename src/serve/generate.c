@@ -175,5 +175,6 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
     if (status != HEARTH_OK)
         return problem_of(p, NULL, status, error.text);
     j->most_tokens = g->most_tokens.value;
+    j->streams = g->streams;
     return prompts_send(s, j, p);
 }

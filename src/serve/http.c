@@ -149,7 +149,7 @@ static enum MHD_Result go_on(exchange *x)
     talk *t = x->reply.talk;
     if (!t)
         return queue_body(x);
-    if (t->streams)
+    if (t->job->streams)
         return queue_stream(x);
     while (!talk_collect(t, &x->reply))
         if (wait_for_more(x))

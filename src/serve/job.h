@@ -48,6 +48,7 @@ typedef struct job {
     hearth_grammar *grammar; /* of all answers; NULL: any text */
     job_choice *choices;     /* [choice_count] */
     size_t choice_count;
+    bool streams;             /* its client reads answers as they come   */
     bool wants_probabilities; /* of each token of the answer             */
     bool scores_prompt;       /* and of the prompt                       */
     uint32_t candidate_count; /* likeliest tokens reported at each place */
@@ -60,6 +61,7 @@ typedef struct job {
     size_t per_place; /* choices that count as one answer in the mailbox */
     /* The driver's. */
     struct job *next, *previous; /* all that have not ended     */
+    double beat;                 /* time of its last token or beat; 0: none */
     bool is_too_slow;            /* its client                  */
     job_choice *first, **last;   /* that have no place yet      */
     size_t running;              /* that have one               */

@@ -185,6 +185,7 @@ static void drop(void *own)
 
 static const blocks_api api = {.talk = {.id_prefix = "msg_",
                                         .names_events = true,
+                                        .beat = "event: ping\ndata: {\"type\": \"ping\"}",
                                         .own_size = sizeof(messages),
                                         .add = conversation_add,
                                         .whole = whole,

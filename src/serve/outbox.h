@@ -19,6 +19,7 @@ typedef struct candidate {
 typedef enum event_kind {
     EVENT_PROMPT, /* a token of the prompt, with its probability; NAN: of the first      */
     EVENT_TOKEN,  /* a token of the answer; -1: held back text                           */
+    EVENT_BEAT,   /* nothing has happened for a while, but it is being worked on         */
     EVENT_END     /* of a choice, its last event                                         */
 } event_kind;
 

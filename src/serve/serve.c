@@ -52,6 +52,7 @@ static hearth_status open_parts(serve *s, hearth_error *error)
                           .prompt_rows = s->options.prompt_rows,
                           .queue = s->options.queue,
                           .pooling = s->options.pooling,
+                          .beat = s->options.beat,
                           .metrics = &s->metrics,
                           .predicted = s->options.predicted,
                           .folder = s->options.cache_folder,

@@ -30,6 +30,7 @@ typedef struct serve_options {
     pooling pooling;                /* of /v1/embeddings                                            */
     uint32_t queue;                 /* most answers that wait                                       */
     uint32_t connections;           /* most at once                                                 */
+    uint32_t beat;                  /* seconds after which a stream that waits says so; 0: it never does */
     uint32_t patience;              /* seconds without a sign of life after which a connection ends */
     size_t body_bytes;              /* most of one request                                          */
 } serve_options;

@@ -115,6 +115,10 @@ static bool gather(talk *t, bool *ended)
     event *all = outbox_take(&t->job->outbox, ended);
     bool ok = true;
     for (const event *e = all; e && ok; e = e->next) {
+        if (e->kind == EVENT_BEAT) {
+            t->has_beat = true;
+            continue;
+        }
         said *c = &t->choices[e->choice];
         c->has_news = true;
         if (e->kind != EVENT_END) {
@@ -177,6 +181,7 @@ static bool put_news(talk *t, buffer *out, said *c, bool *failed)
 
 bool talk_stream(talk *t, buffer *out, bool *ended)
 {
+    size_t before = out->size;
     bool ok = t->has_begun || !t->api->begin || t->api->begin(t, out), failed = false;
     t->has_begun = true;
     ok = gather(t, ended) && ok;
@@ -187,6 +192,9 @@ bool talk_stream(talk *t, buffer *out, bool *ended)
         }
     t->is_complete = *ended;
     *ended |= failed;
+    if (ok && t->has_beat && out->size == before)
+        ok = buffer_print(out, "%s\n\n", t->api->beat ? t->api->beat : ": waiting");
+    t->has_beat = false;
     return ok && (!*ended || failed || t->api->end(t, out));
 }
 
@@ -215,5 +223,5 @@ bool talk_collect(talk *t, reply *out)
 
 bool talk_rest(talk *t, const waiter *w)
 {
-    return outbox_rest(&t->job->outbox, w, t->streams ? 1 : WHOLE_BYTES);
+    return outbox_rest(&t->job->outbox, w, t->job->streams ? 1 : WHOLE_BYTES);
 }

@@ -36,6 +36,7 @@ typedef struct said {
 typedef struct talk_api {
     const char *id_prefix;
     bool names_events; /* in a stream "event: TYPE" stands before each, which is its member `type` */
+    const char *beat;  /* what a stream says while it has nothing to say; NULL: a comment */
     size_t own_size;   /* of talk.own */
     /* Gathers an event of a token. */
     bool (*add)(struct talk *t, said *c, const event *e);
@@ -57,7 +58,7 @@ typedef struct talk {
     void *own; /* [api->own_size] the API's, zeroed at first */
     job *job;
     json_t *tools; /* that the request offers; NULL: none */
-    bool streams, has_begun, wants_usage, wants_probabilities;
+    bool has_begun, has_beat, wants_usage, wants_probabilities;
     char id[48];
     int64_t created;
     hearth_detokenizer *speller; /* of single tokens */
