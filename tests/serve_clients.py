@@ -133,6 +133,22 @@ LONG = completion("Once upon a time", n=64, max_tokens=400, ignore_eos=True)
 
 # ------------------------------------------------------------------ what it answers
 
+def check_density(s):
+    """What was active of an answer's tokens is what `hearth run` says of them."""
+    expected = run("-p", "Zebras seldom sing", "-n", "30", "--ignore-eos")
+    ids = s.ask("/tokenize", {"content": "Zebras seldom sing", "add_special": True})[2]["tokens"]
+    s.ask(TEXT, completion(ids, max_tokens=1))
+    check("an idle server", s.is_idle())
+    names = ["hearth_neurons_total", "hearth_neurons_active_total"]
+    before = [s.metric(name) for name in names]
+    s.ask(TEXT, completion(ids + expected["ids"][:1], max_tokens=30, ignore_eos=True))
+    check("an idle server", s.is_idle())
+    neurons, active = [s.metric(name) - b for name, b in zip(names, before)]
+    same("density", active / neurons, expected["sparsity"]["density"])
+    check("memory", s.metric("hearth_main_memory_bytes") > os.path.getsize(MODEL) / 2)
+    same("memory of a device", s.metric("hearth_device_memory_bytes"), 0)
+
+
 def check_state(s):
     same("health", s.ask("/health")[2], {"status": "ok"})
     models = s.ask("/v1/models")[2]
@@ -961,7 +977,7 @@ def check_keys():
 def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
-    for part in (check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
+    for part in (check_density, check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
                  check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
         if only and part.__name__ not in only:
             continue

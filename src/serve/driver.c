@@ -291,6 +291,10 @@ static void publish(driver *d, bool now)
     hearth_load load = hearth_scheduler_load(d->scheduler);
     metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
     live_note(d->live, d->session, load.answer_tokens, d->scheduled);
+    uint64_t neurons, active;
+    live_totals(d->live, &neurons, &active);
+    metrics_set(d->options.metrics, METRIC_NEURONS, neurons);
+    metrics_set(d->options.metrics, METRIC_ACTIVE_NEURONS, active);
     metrics_set(d->options.metrics, METRIC_TOKEN_BYTES, (uint64_t)hearth_session_token_bytes(d->session));
     pthread_mutex_lock(&d->lock);
     d->running = d->scheduled;
@@ -423,6 +427,16 @@ static uint32_t sequences(const driver *d)
     return d->options.session.sequences + (uint32_t)d->options.session.spare_sequences;
 }
 
+/* Sets the metrics of memory, which stay. */
+static hearth_status note_memory(const driver *d, const hearth_engine *engine, hearth_error *error)
+{
+    hearth_memory m;
+    TRY(hearth_session_memory(engine, &d->options.session, &m, error));
+    metrics_set(d->options.metrics, METRIC_MAIN_MEMORY, m.weight_bytes + m.own_bytes + m.kv_bytes + m.scratch_bytes);
+    metrics_set(d->options.metrics, METRIC_DEVICE_MEMORY, m.device_bytes);
+    return HEARTH_OK;
+}
+
 hearth_status driver_create(driver **out, const hearth_engine *engine, const driver_options *options,
                             hearth_error *error)
 {
@@ -442,6 +456,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
         TRY_OR(failed, status, saved_load(d->session, sequences(d), options->folder, options->name, &d->saved, error));
     TRY_OR(failed, status, hearth_scheduler_create(&d->scheduler, d->session, &scheduler, error));
     d->options.session.context = hearth_session_context(d->session);
+    TRY_OR(failed, status, note_memory(d, engine, error));
     TRY_OR(failed, status, scorer_create(&d->scorer, engine, &d->options.session, options->pooling, error));
     d->live = live_create(engine, options->predicted);
     if (!d->live) {

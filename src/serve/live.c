@@ -26,6 +26,7 @@ struct live {
     const hearth_engine *engine;
     hearth_counts *seen, *new_ones; /* [layer_count] up to the last call; since then */
     bool known;                     /* something was computed */
+    uint64_t neurons, active;       /* of layers that skip, for each token */
     uint64_t token;
     double bytes_per_token;
     double achieved; /* tokens per second; 0: not known yet                        */
@@ -114,18 +115,35 @@ static bool count_new(live *l, const hearth_session *session)
     return any;
 }
 
+/* Takes what was counted of a layer. */
+static void add_layer(live *l, live_layer *layer, const hearth_counts *counts)
+{
+    if (counts->rows == 0)
+        return;
+    layer->fired = (double)counts->active / (double)counts->rows;
+    l->neurons += layer->skips ? counts->rows * layer->neurons : 0;
+    l->active += layer->skips ? counts->active : 0;
+}
+
 void live_note(live *l, const hearth_session *session, uint64_t tokens, size_t answers)
 {
     pthread_mutex_lock(&l->lock);
     note_speed(l, tokens, answers);
     if (count_new(l, session)) {
         for (uint32_t i = 0; i < l->layer_count; i++)
-            if (l->new_ones[i].rows > 0)
-                l->layers[i].fired = (double)l->new_ones[i].active / (double)l->new_ones[i].rows;
+            add_layer(l, &l->layers[i], &l->new_ones[i]);
         l->known = true;
         l->bytes_per_token = engine_token_bytes(l->engine, l->new_ones);
         l->token = tokens;
     }
+    pthread_mutex_unlock(&l->lock);
+}
+
+void live_totals(live *l, uint64_t *neurons, uint64_t *active)
+{
+    pthread_mutex_lock(&l->lock);
+    *neurons = l->neurons;
+    *active = l->active;
     pthread_mutex_unlock(&l->lock);
 }
 

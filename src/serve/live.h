@@ -16,6 +16,9 @@ void live_destroy(live *l);
  * Only the thread that feeds the session may call it. */
 void live_note(live *l, const hearth_session *session, uint64_t tokens, size_t answers);
 
+/* Returns how many neurons there were in layers that skip, counted for each token, and how many of these were active. */
+void live_totals(live *l, uint64_t *neurons, uint64_t *active);
+
 /* Returns the document that page/README.md describes. NULL: no memory. */
 json_t *live_json(live *l);
 

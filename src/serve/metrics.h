@@ -18,6 +18,10 @@
     X(ANSWER_TOKENS,  "hearth_answer_tokens_total",          "counter", "Tokens of answers")                    \
     X(STEPS,          "hearth_steps",                        "gauge",   "Steps of the scheduler since the start") \
     X(TOKEN_BYTES,    "hearth_token_bytes",                  "gauge",   "Bytes of weights that a token would need on its own, on average") \
+    X(NEURONS,        "hearth_neurons_total",                "counter", "Neurons of all layers that skip zeros, once for each token") \
+    X(ACTIVE_NEURONS, "hearth_neurons_active_total",         "counter", "Of these, the neurons that were not zero") \
+    X(MAIN_MEMORY,    "hearth_main_memory_bytes",            "gauge",   "Main memory for weights, copies, keys, values and scratch, at most") \
+    X(DEVICE_MEMORY,  "hearth_device_memory_bytes",          "gauge",   "The same of the device's memory") \
     X(RUNNING,        "hearth_answers_running",              "gauge",   "Answers that have a sequence")         \
     X(WAITING,        "hearth_answers_waiting",              "gauge",   "Answers that wait for one")            \
     X(CONNECTIONS,    "hearth_connections",                  "gauge",   "Requests of HTTP that are being read or answered")
