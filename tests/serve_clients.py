@@ -37,11 +37,12 @@ def same(what, got, expected):
 
 
 class Server:
-    """A server on a port of its own."""
+    """A server on a port of its own. notes: a file for what it tells people."""
 
-    def __init__(self, *options):
-        self.process = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "-q", *CHATML, *EXACT, *options],
-                                        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    def __init__(self, *options, notes=None):
+        quiet = [] if notes else ["-q"]
+        self.process = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", *quiet, *CHATML, *EXACT, *options],
+                                        stdout=subprocess.PIPE, stderr=notes, stdin=subprocess.DEVNULL, text=True)
         processes.append(self.process)
         line = self.process.stdout.readline()
         check("the line of " + str(options), line.startswith("listening on http://127.0.0.1:"), line)
@@ -945,6 +946,15 @@ def check_kept():
         same("after a new start", again, fresh)
         check("what was kept is known, but for the damaged file", sum(k > 40 for k in kept) == 5, kept)
         s.end()
+    with tempfile.TemporaryFile("w+") as notes:
+        folder = tempfile.mkdtemp()
+        s = Server("--parallel", "1", "-t", "1", "--cache-dir", folder, notes=notes)
+        ask(s)
+        os.rmdir(folder)
+        s.end()
+        notes.seek(0)
+        told = notes.read()
+        check("a folder that has gone", "not all that was read is stored: " + folder in told, told)
     s = Server("--parallel", "2", "-t", "1", "--cache-memory", "700K")
     again, _ = ask(s)
     same("in little memory", again, fresh)

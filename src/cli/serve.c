@@ -214,7 +214,9 @@ static hearth_status serve_until_signal(const loaded *l, const serve_options *o,
     say(l, s, o, messages);
     bool lost = wakeup_wait(serve_lost(s));
     hearth_status status = lost ? serve_state(s, error) : HEARTH_OK;
-    serve_close(s);
+    hearth_error unsaved;
+    if (serve_close(s, &unsaved) != HEARTH_OK && !messages->quiet)
+        output_note("warning", "not all that was read is stored: %s", unsaved.text);
     return status;
 }
 

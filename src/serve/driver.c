@@ -491,11 +491,12 @@ void driver_stop(driver *d)
     d->has_thread = false;
 }
 
-void driver_save(driver *d)
+hearth_status driver_save(driver *d, hearth_error *error)
 {
     driver_stop(d);
-    if (d->options.folder && d->lost.status == HEARTH_OK)
-        saved_store(d->session, sequences(d), d->options.folder, d->options.name);
+    if (!d->options.folder || d->lost.status != HEARTH_OK)
+        return HEARTH_OK;
+    return saved_store(d->session, sequences(d), d->options.folder, d->options.name, error);
 }
 
 void driver_destroy(driver *d)

@@ -32,7 +32,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
 /* Ends all jobs, as soon as the present layer is done, and the thread. Jobs are refused from then on. */
 void driver_stop(driver *d);
 /* Stops it if it runs, and stores what was read in the folder, if one was named and the device is well. */
-void driver_save(driver *d);
+hearth_status driver_save(driver *d, hearth_error *error);
 /* Stops it if it runs, and frees it. */
 void driver_destroy(driver *d);
 

@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define SAVE_SECONDS 3.0
 /* Shorter sequences are read again as soon as their files are. */
@@ -34,6 +35,8 @@ hearth_status saved_load(hearth_session *session, uint32_t sequences, const char
     *out = (saved_found){0};
     if (!file_is_folder(folder))
         return fail(error, HEARTH_IO, "%s: is no folder", folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return fail_errno(error, folder, "what is read could not be stored");
     for (uint32_t i = 0; i < sequences; i++) {
         if (!path_of(path, folder, name, i))
             return fail(error, HEARTH_INVALID, "%s: is too long for a path", folder);
@@ -48,12 +51,18 @@ hearth_status saved_load(hearth_session *session, uint32_t sequences, const char
     return HEARTH_OK;
 }
 
-void saved_store(const hearth_session *session, uint32_t sequences, const char *folder, const char *name)
+hearth_status saved_store(const hearth_session *session, uint32_t sequences, const char *folder, const char *name,
+                          hearth_error *error)
 {
     char path[PATH_MAX];
+    hearth_error other;
+    hearth_status first = HEARTH_OK;
     double begun = clock_seconds();
     for (uint32_t i = 0; i < sequences && path_of(path, folder, name, i); i++) {
-        if (hearth_session_length(session, i) >= LEAST_TOKENS && clock_seconds() - begun < SAVE_SECONDS)
-            (void)hearth_session_save_file(session, i, path, NULL);
+        if (hearth_session_length(session, i) < LEAST_TOKENS || clock_seconds() - begun >= SAVE_SECONDS)
+            continue;
+        hearth_status status = hearth_session_save_file(session, i, path, first == HEARTH_OK ? error : &other);
+        first = first == HEARTH_OK ? status : first;
     }
+    return first;
 }

@@ -45,6 +45,15 @@ static void set_kept(serve *s)
         session->cache_positions = s->options.cache_bytes / each;
 }
 
+/* Refuses numbers of sampling that no answer could be written with: now, not with each request. */
+static hearth_status check_sampling(const serve *s, hearth_error *error)
+{
+    hearth_sampler *trial = NULL;
+    hearth_status status = hearth_sampler_create(&trial, &s->options.sampling, s->info.vocabulary_size, error);
+    hearth_sampler_destroy(trial);
+    return status;
+}
+
 static hearth_status open_parts(serve *s, hearth_error *error)
 {
     set_kept(s);
@@ -68,6 +77,7 @@ static hearth_status open_parts(serve *s, hearth_error *error)
         return fail_errno(error, "serve", "eventfd");
     if (!s->info.has_tokenizer)
         return fail(error, HEARTH_UNSUPPORTED, "%s: has no tokenizer", s->info.path);
+    TRY(check_sampling(s, error));
     TRY(driver_create(&s->driver, s->engine, &own, error));
     TRY(http_open(s, error));
     s->listens = true;
@@ -93,25 +103,27 @@ hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_o
     if (status == HEARTH_OK)
         *out = s;
     else
-        serve_close(s);
+        (void)serve_close(s, NULL);
     return status;
 }
 
-void serve_close(serve *s)
+hearth_status serve_close(serve *s, hearth_error *error)
 {
+    hearth_status status = HEARTH_OK;
     if (!s)
-        return;
+        return status;
     atomic_store(&s->closing, true);
     http_close_door(s);
     if (s->driver)
         driver_stop(s->driver); /* every job has ended, and every connection that waited for one is awake */
     http_close(s);
     if (s->listens)
-        driver_save(s->driver);
+        status = driver_save(s->driver, error);
     driver_destroy(s->driver);
     if (s->lost >= 0)
         close(s->lost);
     mem_free(s);
+    return status;
 }
 
 const char *serve_url(const serve *s)

@@ -40,8 +40,9 @@ hearth_status serve_check(hearth_error *error);
 /* Listens and answers from then on. HEARTH_UNSUPPORTED: hearth was built without libmicrohttpd, or the model has no
  * tokenizer. HEARTH_IO: the address cannot be listened at. Else as hearth_session_create. */
 hearth_status serve_open(serve **out, const hearth_engine *engine, const serve_options *options, hearth_error *error);
-/* Tells clients that the server ends, and frees it, within a few seconds. NULL: none. */
-void serve_close(serve *s);
+/* Tells clients that the server ends, and frees it, within a few seconds. NULL: none. *error: why not all of what was read
+ * could be stored; it is freed nevertheless. */
+hearth_status serve_close(serve *s, hearth_error *error);
 
 /* Returns "http://127.0.0.1:8080", valid as long as the server. */
 const char *serve_url(const serve *s);
