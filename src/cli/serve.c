@@ -77,9 +77,10 @@ static const option rows[] = {
          0, "timeout", COUNT, serve_values, patience, "SECONDS",
          "ends a connection without a sign of life for so long (default 60); one that waits for an answer stays"),
      .least = 1, .most = 86400},
-    {OPTION_ROW(0, "ping-interval", COUNT, serve_values, beat, "SECONDS",
-                "a stream that has to wait for so long says that it is worked on, since proxies and clients give up what "
-                "is silent (default 15; 0: never)"),
+    {OPTION_ROW(
+         0, "ping-interval", COUNT, serve_values, beat, "SECONDS",
+         "a stream that has to wait for so long says that it is worked on, since proxies and clients give up what "
+         "is silent (default 15; 0: never)"),
      .alias = "sse-ping-interval", .least = 0, .most = 86400},
     {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 8M)")},
 };
