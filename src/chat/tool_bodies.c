@@ -241,7 +241,11 @@ static const json_t *find_schema(json_t *parameters, span key)
 {
     const char *name;
     json_t *schema;
-    json_object_foreach(parameters, name, schema) if (span_equal(span_of(name), key)) return schema;
+    json_object_foreach(parameters, name, schema)
+    {
+        if (span_equal(span_of(name), key))
+            return schema;
+    }
     return NULL;
 }
 

@@ -35,20 +35,23 @@ static hearth_status same_vocabulary(const hearth_model *a, const hearth_model *
     return HEARTH_OK;
 }
 
-hearth_status draft_model_begin(draft_model *d, hearth_session *session, const hearth_model *of, hearth_error *error)
+hearth_status draft_model_begin(draft_model *d, hearth_session *session, const hearth_session *of, hearth_error *error)
 {
     recurrent_states *each[RECURRENT_SIDES];
     const hearth_model *own = session->engine->model;
-    TRY(same_vocabulary(own, of, error));
+    TRY(same_vocabulary(own, of->engine->model, error));
     if (session_recurrents(session, each) > 0)
         return fail(error, HEARTH_UNSUPPORTED, "%s: draft: has recurrent layers, which cannot be cut by a few tokens",
                     own->source->path);
     *d = (draft_model){.session = session, .logits = mem_new_array(own->hyper.vocabulary_size, sizeof *d->logits)};
+    session->cancelled_with = of;
     return d->logits ? HEARTH_OK : fail_memory(error, "draft", own->hyper.vocabulary_size * sizeof *d->logits);
 }
 
 void draft_model_end(draft_model *d)
 {
+    if (d->session)
+        d->session->cancelled_with = NULL;
     mem_free(d->logits);
     *d = (draft_model){0};
 }

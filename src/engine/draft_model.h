@@ -10,14 +10,16 @@
 #include "engine.h"
 
 typedef struct draft_model {
-    hearth_session *session; /* of the draft; its sequence 0; NULL: there is none      */
-    float *logits;           /* [vocabulary_size]                                      */
-    double guess_seconds;    /* mean time of a guess; 0: not known                     */
+    hearth_session
+        *session;  /* of the draft; its sequence 0; it obeys a cancel of what it guesses for; NULL: there is none */
+    float *logits; /* [vocabulary_size]                                      */
+    double guess_seconds; /* mean time of a guess; 0: not known                     */
 } draft_model;
 
-/* HEARTH_INVALID: the models have different vocabularies (the first different token is named).
+/* of: the session that answers.
+ * HEARTH_INVALID: the models have different vocabularies (the first different token is named).
  * HEARTH_UNSUPPORTED: the draft has recurrent layers, which cannot be cut by a few tokens. */
-hearth_status draft_model_begin(draft_model *d, hearth_session *session, const hearth_model *of, hearth_error *error);
+hearth_status draft_model_begin(draft_model *d, hearth_session *session, const hearth_session *of, hearth_error *error);
 void draft_model_end(draft_model *d);
 
 /* Guesses what follows tokens [count], at most `most` tokens, to out; *found says how many. */

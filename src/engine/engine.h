@@ -207,6 +207,7 @@ struct hearth_session {
     hearth_counts *counts_before; /* [layers] restored when a step with a device is given up */
     double *ffn_seconds; /* [layers] time in feed-forward networks since counts were reset, without observers */
     atomic_bool cancelled;
+    const hearth_session *cancelled_with; /* another one, whose cancel holds for this one, too; NULL: none */
     scratch scratch;
     void *block; /* the one allocation that holds scratch, outputs and lengths */
 };
@@ -231,7 +232,9 @@ static inline uint32_t session_can_append(const hearth_session *session, uint32_
 /* A relaxed load is enough: nothing else is published with the flag. */
 static inline bool session_is_cancelled(const hearth_session *session)
 {
-    return atomic_load_explicit(&session->cancelled, memory_order_relaxed);
+    const hearth_session *other = session->cancelled_with;
+    return atomic_load_explicit(&session->cancelled, memory_order_relaxed) ||
+           (other && atomic_load_explicit(&other->cancelled, memory_order_relaxed));
 }
 
 #endif

@@ -28,7 +28,7 @@ hearth_status request_begin(request *r, hearth_error *error)
                     "draft: the model has recurrent layers, which cannot be cut by a few tokens");
     if (is_recurrent)
         r->draft_tokens = 0;
-    return draft ? draft_model_begin(&r->draft, draft, r->session->engine->model, error) : HEARTH_OK;
+    return draft ? draft_model_begin(&r->draft, draft, r->session, error) : HEARTH_OK;
 }
 
 void request_free(request *r)

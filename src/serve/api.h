@@ -75,10 +75,10 @@ typedef struct generation {
 generation generation_default(const serve *s);
 /* Checks stop strings, which are a field of that name. */
 bool generation_check_stops(const json_t *stops, const char *name, problem *p);
-/* Reads these fields by their names in chats and completions of OpenAI's API. most_default: tokens of an answer where
- * nothing says how many; 0: until it ends. */
 /* Reads what the answer must be: g->response_format, which path names, or a member of the body that all APIs share. */
 bool generation_read_format(const json_t *body, const char *path, generation *g, problem *p);
+/* Reads these fields by their names in chats and completions of OpenAI's API. most_default: tokens of an answer where
+ * nothing says how many; 0: until it ends. */
 bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p);
 /* Checks the prompts of a job, creates its samplers and answers, `count` for each prompt, and sends it. param: the field of the prompts. */
 bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p);

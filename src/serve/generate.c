@@ -102,9 +102,13 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
     *count = 0;
     if (json_object_size(g->biases) > MOST_BIASES)
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
-    json_object_foreach(g->biases, key, value) if (!read_bias(s, key, value, &biases[(*count)++])) return problem_field(
-        p, "logit_bias", "invalid_value",
-        "logit_bias: must map the numbers of tokens to numbers from -100 to 100, but has \"%.32s\"", key);
+    json_object_foreach(g->biases, key, value)
+    {
+        if (!read_bias(s, key, value, &biases[(*count)++]))
+            return problem_field(
+                p, "logit_bias", "invalid_value",
+                "logit_bias: must map the numbers of tokens to numbers from -100 to 100, but has \"%.32s\"", key);
+    }
     return true;
 }
 
