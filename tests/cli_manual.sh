@@ -56,6 +56,10 @@ for command in "${commands[@]}"; do
         is "values of $command $option=" "$(candidates "${words[@]}" "$option=")" "$(sed "s/^/$option=/" <<<"$expected")"
     done < <(printf '%s\n' "$help" | sed -nE 's/^ +((-., )?--[a-z0-9-]+).*/\1/p')
 done
+is "quantize's files" "$(candidates quantize "")$(candidates quantize IN --importance FILE "")" ":files:files"
+is "quantize's types" "$(candidates quantize --importance FILE IN OUT q8; candidates quantize IN -- OUT iq4 | sort | xargs)" \
+    "$(printf 'q8_0\niq4_nl iq4_xs')"
+is "nothing behind them" "$(candidates quantize IN OUT q8_0 "")" ""
 [ "$options" -gt 300 ] && [ "$choices" -gt 20 ] && pass || fail "$options options and $choices choices are too few"
 is "pages" "$(find "$scratch/man" -name '*.1' | wc -l)" $((1 + ${#commands[@]} + 1))
 echo "  $options options, $choices of them with choices, in ${#commands[@]} commands"

@@ -118,6 +118,7 @@ typedef struct command {
     size_t values_size;             /* of the record passed to run() */
     void (*defaults)(void *values); /* NULL: zeros */
     size_t operands_least, operands_most;
+    void (*last_operand)(char *text, size_t size); /* lists, "q4_0, q8_0", what the last one may be; NULL: a file */
     /* values: filled from the command line. Returns HEARTH_INVALID for wrong use (exit 2). */
     hearth_status (*run)(void *values, operands *rest, hearth_error *error);
     const struct command *const *subcommands; /* NULL-terminated: `hearth eval ppl`; such a command has no run() */

@@ -47,6 +47,15 @@ static void offer_options(const char *typed, const command *c)
     offer(typed, "--", "help", HELP_HELP);
 }
 
+/* Offers each of a list, "q4_0, q8_0". */
+static void offer_list(const char *typed, const char *prefix, void (*list)(char *text, size_t size))
+{
+    char all[512], *rest = NULL;
+    list(all, sizeof all);
+    for (char *name = strtok_r(all, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
+        offer(typed, prefix, name, NULL);
+}
+
 /* Offers what an option's value may be. prefix: what stands before it in the same word, "--kv=". */
 static void offer_values(const char *typed, const char *prefix, const option *o)
 {
@@ -54,13 +63,18 @@ static void offer_values(const char *typed, const char *prefix, const option *o)
         for (const char *const *choice = o->choices; *choice; choice++)
             offer(typed, prefix, *choice, NULL);
     } else if (o->list && !strchr(o->value, '=')) { /* of NAME=TYPE the list has the second part */
-        char all[512], *rest = NULL;
-        o->list(all, sizeof all);
-        for (char *name = strtok_r(all, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
-            offer(typed, prefix, name, NULL);
+        offer_list(typed, prefix, o->list);
     } else if (o->kind == OPTION_TEXT || o->kind == OPTION_TEXTS) {
         puts(FILES);
     }
+}
+
+static void offer_operand(const char *typed, const command *c, size_t before)
+{
+    if (c->last_operand && before + 1 == c->operands_most)
+        offer_list(typed, "", c->last_operand);
+    else if (before < c->operands_most)
+        puts(FILES);
 }
 
 /* Offers what may come in a command's line: words are those after its name, the last one is being typed. */
@@ -70,8 +84,11 @@ static void offer_arguments(const command *c, const char *const *words, size_t c
     const option *awaits = NULL; /* the option whose value comes next */
     const option_table *table;
     bool only_operands = false;
+    size_t before = 0; /* operands */
     for (size_t i = 0; i + 1 < count; i++) {
-        const option *o = awaits || only_operands || words[i][0] != '-' ? NULL : options_find(c, words[i], &table);
+        bool is_operand = !awaits && (only_operands || words[i][0] != '-');
+        const option *o = awaits || is_operand ? NULL : options_find(c, words[i], &table);
+        before += is_operand;
         only_operands = only_operands || (!awaits && strcmp(words[i], "--") == 0);
         awaits = o && o->kind != OPTION_FLAG && !strchr(words[i], '=') ? o : NULL;
     }
@@ -79,8 +96,7 @@ static void offer_arguments(const command *c, const char *const *words, size_t c
     if (awaits) {
         offer_values(typed, "", awaits);
     } else if (only_operands || typed[0] != '-') {
-        if (c->operands_most > 0)
-            puts(FILES);
+        offer_operand(typed, c, before);
     } else if (!equals) {
         offer_options(typed, c);
     } else {

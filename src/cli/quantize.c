@@ -31,6 +31,15 @@ static hearth_status find_type(convert_options *what, const char *type, hearth_e
                 what->format == FORMAT_COUNT ? "cannot be written" : "can be read, not written", mixes, all);
 }
 
+/* Lists what find_type knows: mixes, and the formats that are none. */
+static void list_types(char *text, size_t size)
+{
+    mix_list(text, size);
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (number_is_written((number_format)i) && !mix_by_name(number_formats[i].name))
+            append_name(text, size, number_formats[i].name);
+}
+
 static hearth_status run_quantize(void *values, operands *rest, hearth_error *error)
 {
     quantize_values *v = values;
@@ -70,5 +79,6 @@ const command command_quantize = {
     .values_size = sizeof(quantize_values),
     .operands_least = 3,
     .operands_most = 3,
+    .last_operand = list_types,
     .run = run_quantize,
 };
