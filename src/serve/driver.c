@@ -354,14 +354,14 @@ static void step(driver *d)
     schedule_some(d);
     if (d->scheduled == 0 && !scorer_is_busy(d->scorer))
         return;
-    if (d->options.turn)
-        turn_take(d->options.turn);
+    if (d->options.computing)
+        ticket_lock_take(d->options.computing);
     if (d->scheduled > 0 && hearth_scheduler_step(d->scheduler, NULL, &error) == HEARTH_DEVICE)
         lose(d, error.text);
     if (scorer_is_busy(d->scorer))
         score_part(d);
-    if (d->options.turn)
-        turn_pass(d->options.turn);
+    if (d->options.computing)
+        ticket_lock_release(d->options.computing);
 }
 
 /* Ends all jobs, also those that nobody has taken from the box yet. */

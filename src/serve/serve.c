@@ -58,7 +58,7 @@ hearth_status serve_open(serve **out, const serve_options *options, hearth_error
     s->options = *options;
     s->started = (int64_t)time(NULL);
     s->lost = -1;
-    turn_init(&s->turn);
+    ticket_lock_init(&s->computing);
     want_descriptors(options->connections);
     hearth_status status = open_parts(s, error);
     if (status == HEARTH_OK)
@@ -90,7 +90,7 @@ void serve_close(serve *s)
     for (size_t i = 0; i < s->model_count; i++)
         served_close(&s->models[i]);
     mem_free(s->models);
-    turn_destroy(&s->turn);
+    ticket_lock_destroy(&s->computing);
     if (s->lost >= 0)
         close(s->lost);
     mem_free(s);

@@ -43,7 +43,7 @@ hearth_status served_open(served *m, serve *s, const served_options *options, he
                                    .prompt_rows = own->prompt_rows,
                                    .queue = own->queue,
                                    .pooling = own->pooling,
-                                   .turn = &s->turn,
+                                   .computing = &s->computing,
                                    .metrics = &m->metrics,
                                    .predicted = own->predicted,
                                    .folder = own->cache_folder,
