@@ -24,7 +24,7 @@ static const row model_rows[] = {
 };
 
 static const row histogram_rows[HISTOGRAM_COUNT] = {
-#define X(id, name, help) {.name = (name), .kind = "histogram", .help = (help)},
+#define X(id, name_, help_) {.name = (name_), .kind = "histogram", .help = (help_)},
     HISTOGRAMS(X)
 #undef X
 };

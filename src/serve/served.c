@@ -39,18 +39,18 @@ hearth_status served_open(served *m, serve *s, const served_options *options, he
                     (unsigned long long)own->cache_bytes);
     if (!m->info.has_tokenizer)
         return fail(error, HEARTH_UNSUPPORTED, "%s: has no tokenizer", m->info.path);
-    const driver_options driver = {.session = own->session,
-                                   .prompt_rows = own->prompt_rows,
-                                   .queue = own->queue,
-                                   .pooling = own->pooling,
-                                   .computing = &s->computing,
-                                   .metrics = &m->metrics,
-                                   .predicted = own->predicted,
-                                   .folder = own->cache_folder,
-                                   .name = own->name,
-                                   .on_lost = on_lost,
-                                   .user = s};
-    return driver_create(&m->driver, own->engine, &driver, error);
+    const driver_options work = {.session = own->session,
+                                 .prompt_rows = own->prompt_rows,
+                                 .queue = own->queue,
+                                 .pooling = own->pooling,
+                                 .computing = &s->computing,
+                                 .metrics = &m->metrics,
+                                 .predicted = own->predicted,
+                                 .folder = own->cache_folder,
+                                 .name = own->name,
+                                 .on_lost = on_lost,
+                                 .user = s};
+    return driver_create(&m->driver, own->engine, &work, error);
 }
 
 void served_close(served *m)
@@ -62,7 +62,7 @@ void served_close(served *m)
 
 /* ------------------------------------------------------------------ by name */
 
-/* Says that there is no model of that name, and which there are. */
+/* Refuses a name that none has, and lists those there are. */
 static void say_unknown(const serve *s, span name, problem *p)
 {
     buffer names = {0};

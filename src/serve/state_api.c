@@ -21,7 +21,7 @@ void state_health(serve *s, span body, reply *out)
     reply_problem(out, &p);
 }
 
-static void live(served *m, reply *out)
+static void answer_live(served *m, reply *out)
 {
     reply_json(out, driver_live(m->driver));
 }
@@ -83,7 +83,7 @@ static json_t *template_json(const served *m, bool takes_name)
     return own.data ? json_text(own) : json_null();
 }
 
-static void props(served *m, reply *out)
+static void answer_props(served *m, reply *out)
 {
     const hearth_sampling *o = &m->options.sampling;
     const struct tool_convention *convention = conversation_convention(m);
@@ -94,8 +94,8 @@ static void props(served *m, reply *out)
     reply_json(
         out,
         json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:s?, s:o}", "model", json_text(span_of(m->options.name)),
-                  "build", "hearth " HEARTH_VERSION, "mode", hearth_mode_name(hearth_engine_mode(m->engine)),
-                  "guarantee", hearth_guarantee_name(hearth_engine_guarantee(m->engine)), "n_ctx",
+                  "build", "hearth " HEARTH_VERSION, "mode", hearth_mode_name(hearth_engine_mode(m->options.engine)),
+                  "guarantee", hearth_guarantee_name(hearth_engine_guarantee(m->options.engine)), "n_ctx",
                   (json_int_t)driver_context(m->driver), "total_slots", (json_int_t)m->options.session.sequences,
                   "queue", (json_int_t)m->options.queue, "chat_template", template_json(m, true), "tool_calls",
                   convention ? tool_convention_name(convention) : NULL, "default_generation_settings", settings));
@@ -110,7 +110,7 @@ static json_t *token_json(const served *m, int32_t id)
 }
 
 /* What vLLM's server says of its tokenizer, and lm-eval asks before it lets a server tokenize. */
-static void tokenizer(served *m, reply *out)
+static void answer_tokenizer(served *m, reply *out)
 {
     reply_json(out, json_pack("{s:o, s:o, s:I, s:o}", "bos_token", token_json(m, m->info.bos), "eos_token",
                               token_json(m, m->info.eos), "model_max_length", (json_int_t)driver_context(m->driver),
@@ -130,7 +130,7 @@ static json_t *slot_json(const served *m, size_t number, const driver_answer *a)
 }
 
 /* Lists the places for answers, the oldest answer first. Nothing is told of what is asked or answered. */
-static void slots(served *m, reply *out)
+static void answer_slots(served *m, reply *out)
 {
     size_t count = m->options.session.sequences, running, waiting;
     driver_answer *answers = mem_new_array(count, sizeof *answers);
@@ -150,22 +150,22 @@ static void slots(served *m, reply *out)
 
 void state_live(serve *s, span name, reply *out)
 {
-    reply_of_model(s, name, out, live);
+    reply_of_model(s, name, out, answer_live);
 }
 
 void state_props(serve *s, span name, reply *out)
 {
-    reply_of_model(s, name, out, props);
+    reply_of_model(s, name, out, answer_props);
 }
 
 void state_tokenizer(serve *s, span name, reply *out)
 {
-    reply_of_model(s, name, out, tokenizer);
+    reply_of_model(s, name, out, answer_tokenizer);
 }
 
 void state_slots(serve *s, span name, reply *out)
 {
-    reply_of_model(s, name, out, slots);
+    reply_of_model(s, name, out, answer_slots);
 }
 
 /* Sets the gauges of a model. */
