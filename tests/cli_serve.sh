@@ -32,7 +32,7 @@ refused 2 "--tune: belongs to one model, but 2 are to be served" "${several[@]}"
 refused 2 "--place: belongs to one model" "${several[@]}" --place no-such-file
 refused 2 "--ffn-activation: belongs to one model" "${several[@]}" --ffn-activation relu
 refused 2 "--threshold: belongs to one model" "${several[@]}" --sparsity predicted --threshold 0
-refused 2 "other= is empty" "$HEARTH" serve "$model" other=
+refused 2 "serve: MODEL: is empty" "$HEARTH" serve "$model" other=
 refused 1 "no-such-model" "${several[@]}" no-such-model
 refused 1 "./a=b.gguf" "$HEARTH" serve "$model" ./a=b.gguf
 

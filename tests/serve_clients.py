@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 HEARTH, MODEL = sys.argv[1:3]  # what follows: only these checks
 OTHER = os.path.join(os.environ["DATA"], "models", "stories260K")
@@ -86,7 +87,7 @@ class Server:
 
     def metric(self, name):
         text = self.ask("/metrics")[2].decode()
-        return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[1])
+        return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[-1])
 
     def await_metric(self, name, least):
         for _ in range(600):
@@ -937,8 +938,8 @@ def check_keys():
 # ------------------------------------------------------------------ several models
 
 # What each is called by clients; its file.
-SEVERAL = {"relu": MODEL, "stories260K": OTHER, "letters": GPT2}
-SEVERAL_ARGUMENTS = ["relu=" + MODEL, OTHER, "letters=" + GPT2]
+SEVERAL = {"relu": MODEL, "stories260K": OTHER, "letters & more": GPT2}
+SEVERAL_ARGUMENTS = ["relu=" + MODEL, OTHER, "letters & more=" + GPT2]
 
 
 def check_models():
@@ -946,14 +947,18 @@ def check_models():
     same("models", [m["id"] for m in s.ask("/v1/models")[2]["data"]], list(SEVERAL))
     vocabularies = {}
     for name, path in SEVERAL.items():
-        same("a model", s.ask("/v1/models/" + name)[2]["id"], name)
-        same("settings of a model", s.ask("/props?model=" + name)[2]["model"], name)
-        same("places of a model", len(s.ask("/slots?model=" + name)[2]), 2)
-        vocabularies[name] = s.ask("/v1/models/" + name)[2]["meta"]["n_vocab"]
+        quoted = urllib.parse.quote(name)
+        model = s.ask("/v1/models/" + quoted)[2]
+        vocabularies[name] = model["meta"]["n_vocab"]
+        same("a model", model["id"], name)
+        same("settings of a model", s.ask("/props?model=" + quoted)[2]["model"], name)
+        same("context of a model", s.ask("/tokenizer_info?model=" + quoted)[2]["model_max_length"], model["meta"]["n_ctx"])
+        same("places of a model", [slot["n_ctx"] for slot in s.ask("/slots?model=" + quoted)[2]], 2 * [model["meta"]["n_ctx"]])
+        same("layers of a model", s.ask("/live?model=" + quoted)[0], 200)
         tokens = subprocess.run([HEARTH, "tokenize", path, "Once upon"], capture_output=True, text=True, check=True).stdout
-        same("tokens by " + name, " ".join(map(str, s.ask("/tokenize", {"model": name, "content": "Once upon", "add_special": True})[2]["tokens"])),
-             tokens.strip())
-    check("vocabularies", vocabularies["relu"] != vocabularies["letters"], vocabularies)
+        got = s.ask("/tokenize", {"model": name, "content": "Once upon", "add_special": True})[2]["tokens"]
+        same("tokens by " + name, " ".join(map(str, got)), tokens.strip())
+    check("vocabularies", vocabularies["relu"] != vocabularies["letters & more"], vocabularies)
     same("without a name", (s.ask("/props")[2]["model"], s.ask(TEXT, completion("A"))[2]["model"]), ("relu", "relu"))
     for model in ("", None):
         same("without a name", s.ask(TEXT, completion("A", model=model))[2]["model"], "relu")

@@ -176,7 +176,7 @@ static hearth_status add_entry(entries *all, const char *given, bool may_name, h
     bool is_named = may_name && length > 0 && given[length] == '=';
     const char *path = is_named ? given + length + 1 : given;
     if (!*path)
-        return fail(error, HEARTH_INVALID, "serve: MODEL: %s is empty", is_named ? given : "it");
+        return fail(error, HEARTH_INVALID, "serve: MODEL: is empty");
     const char *name = is_named ? arena_copy_text(all->memory, given, length) : name_of(path, all->memory);
     if (!name)
         return fail_memory(error, "name", length);
