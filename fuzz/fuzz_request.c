@@ -32,25 +32,28 @@ static void on_lost(void *user)
 static serve *open_server(void)
 {
     static serve s;
+    static served m;
     static hearth_runtime *runtime;
     static hearth_model *model;
     static hearth_engine *engine;
     const hearth_runtime_options one = {.threads = 1};
     const driver_options options = {
-        .session = {.context = 64, .sequences = 2}, .queue = 6, .metrics = &s.metrics, .on_lost = on_lost};
-    if (s.driver)
+        .session = {.context = 64, .sequences = 2}, .queue = 6, .metrics = &m.metrics, .on_lost = on_lost};
+    if (m.driver)
         return &s;
     if (hearth_runtime_create(&runtime, &one, NULL) != HEARTH_OK ||
         hearth_model_open(&model, HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, NULL) != HEARTH_OK ||
         hearth_engine_create(&engine, runtime, model, NULL, NULL) != HEARTH_OK)
         exit(1);
-    s.options = (serve_options){.name = "fuzz", .template_name = "chatml", .sampling = hearth_sampling_default()};
-    s.engine = engine;
-    s.model = model;
-    hearth_model_describe(model, &s.info);
-    if (driver_create(&s.driver, engine, &options, NULL) != HEARTH_OK)
+    s = (serve){.models = &m, .model_count = 1};
+    m.serve = &s;
+    m.options = (served_options){
+        .name = "fuzz", .engine = engine, .template_name = "chatml", .sampling = hearth_sampling_default()};
+    m.model = model;
+    hearth_model_describe(model, &m.info);
+    if (driver_create(&m.driver, engine, &options, NULL) != HEARTH_OK)
         exit(1);
-    driver_stop(s.driver);
+    driver_stop(m.driver);
     return &s;
 }
 

@@ -24,6 +24,19 @@ refused 2 "--body-limit: 'much' is not a size" "${serve[@]}" --body-limit much
 refused 2 "there is none named 'nobody'" "${serve[@]}" -q --chat-template nobody
 refused 1 "no-such-model" "$HEARTH" serve no-such-model
 
+# Several models: what is wrong is said before the first is loaded, but for a file that does not open.
+several=("$HEARTH" serve "$model" "other=$model" --port 0)
+refused 2 "have one name, stories-relu-q8_0: NAME=MODEL gives another" "$HEARTH" serve "$model" "$model"
+refused 2 "have one name, other" "${several[@]}" "other=$model"
+refused 2 "--alias: names one model" "${several[@]}" --alias name
+refused 2 "--tune: belongs to one model, but 2 are to be served" "${several[@]}" --tune no-such-file
+refused 2 "--place: belongs to one model" "${several[@]}" --place no-such-file
+refused 2 "--ffn-activation: belongs to one model" "${several[@]}" --ffn-activation relu
+refused 2 "--threshold: belongs to one model" "${several[@]}" --sparsity predicted --threshold 0
+refused 2 "serve: MODEL: is empty" "$HEARTH" serve "$model" other=
+refused 1 "no-such-model" "${several[@]}" no-such-model
+refused 1 "./a=b.gguf" "$HEARTH" serve "$model" ./a=b.gguf
+
 # The commands of docs/serve.md, asked of a server at another port.
 : >"$scratch/listening"
 "${serve[@]}" -q --chat-template chatml >"$scratch/listening" 2>"$scratch/err" </dev/null &

@@ -20,6 +20,7 @@ typedef struct bench {
     hearth_model *model;
     hearth_engine *engine;
     serve serve;
+    served served; /* its only model */
 } bench;
 
 static void on_lost(void *user)
@@ -36,17 +37,19 @@ static int open_bench(void **state)
     assert_int_equal(hearth_runtime_create(&b.runtime, &one, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&b.model, HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, NULL), HEARTH_OK);
     assert_int_equal(hearth_engine_create(&b.engine, b.runtime, b.model, &exact, NULL), HEARTH_OK);
-    b.serve = (serve){.options = {.name = "story",
-                                  .template_name = "chatml",
-                                  .sampling = hearth_sampling_default(),
-                                  .session = {.sequences = 2},
-                                  .queue = 6},
-                      .engine = b.engine,
-                      .model = b.model};
-    hearth_model_describe(b.model, &b.serve.info);
+    b.serve = (serve){.models = &b.served, .model_count = 1};
+    b.served = (served){.serve = &b.serve,
+                        .options = {.name = "story",
+                                    .engine = b.engine,
+                                    .template_name = "chatml",
+                                    .sampling = hearth_sampling_default(),
+                                    .session = {.sequences = 2},
+                                    .queue = 6},
+                        .model = b.model};
+    hearth_model_describe(b.model, &b.served.info);
     const driver_options options = {
-        .session = b.serve.options.session, .queue = 6, .metrics = &b.serve.metrics, .on_lost = on_lost};
-    assert_int_equal(driver_create(&b.serve.driver, b.engine, &options, NULL), HEARTH_OK);
+        .session = b.served.options.session, .queue = 6, .metrics = &b.served.metrics, .on_lost = on_lost};
+    assert_int_equal(driver_create(&b.served.driver, b.engine, &options, NULL), HEARTH_OK);
     *state = &b;
     return 0;
 }
@@ -54,7 +57,7 @@ static int open_bench(void **state)
 static int close_bench(void **state)
 {
     bench *b = *state;
-    driver_destroy(b->serve.driver);
+    driver_destroy(b->served.driver);
     hearth_engine_destroy(b->engine);
     hearth_model_close(b->model);
     hearth_runtime_destroy(b->runtime);
@@ -74,7 +77,7 @@ static void idle(serve *s)
     driver_answer none;
     for (int i = 0; i < 20000 && running + waiting > 0; i++) {
         doze();
-        (void)driver_list(s->driver, &none, 0, &running, &waiting);
+        (void)driver_list(s->models->driver, &none, 0, &running, &waiting);
     }
     assert_int_equal(running + waiting, 0);
 }
@@ -86,7 +89,7 @@ static void settle(serve *s, long blocks)
     driver_answer none;
     for (int i = 0; i < 20000 && (running + waiting > 0 || mem_live() != blocks); i++) {
         doze();
-        (void)driver_list(s->driver, &none, 0, &running, &waiting);
+        (void)driver_list(s->models->driver, &none, 0, &running, &waiting);
     }
     assert_int_equal(running + waiting, 0);
     assert_int_equal(mem_live(), blocks);
@@ -165,7 +168,7 @@ static void vector_of(const json_t *answer, size_t i, float *v, size_t length)
 /* Pools hidden states of tokens in a session of its own, by the definition: v [d]. */
 static void pooled(const serve *s, const int32_t *ids, size_t count, float *v)
 {
-    size_t d = s->info.embedding_length;
+    size_t d = s->models->info.embedding_length;
     hearth_session *session;
     hearth_session_options options = {.output_rows = (uint32_t)count};
     hearth_row rows[256];
@@ -173,7 +176,7 @@ static void pooled(const serve *s, const int32_t *ids, size_t count, float *v)
     assert_true(count <= 256);
     for (size_t i = 0; i < count; i++)
         rows[i] = (hearth_row){.token = ids[i], .output = true};
-    assert_int_equal(hearth_session_create(&session, s->engine, &options, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_create(&session, s->models->options.engine, &options, NULL), HEARTH_OK);
     assert_int_equal(hearth_session_feed(session, rows, count, NULL), HEARTH_OK);
     assert_int_equal(hearth_session_hidden(session, 0, count, hidden, NULL), HEARTH_OK);
     double square = 0;
@@ -201,7 +204,7 @@ static void expect_near(const float *got, const float *want, size_t n, double mo
 static void vectors(void **state)
 {
     serve *s = &((bench *)*state)->serve;
-    size_t d = s->info.embedding_length;
+    size_t d = s->models->info.embedding_length;
     unsigned status;
     json_decref(ask(s, embeddings_answer_request, "{\"input\": \"x\"}", &status)); /* takes what stays */
     idle(s);
@@ -216,7 +219,7 @@ static void vectors(void **state)
         assert_true(buffer_print(&body, "%s%d", i ? ", " : "", (int)ids[i]));
     }
     assert_true(buffer_print(&body, "], [403, 1]]}") && buffer_put(&body, "", 1));
-    uint64_t counted = metrics_get(&s->metrics, METRIC_PROMPT_TOKENS);
+    uint64_t counted = metrics_get(&s->models->metrics, METRIC_PROMPT_TOKENS);
     json_t *all = ask(s, embeddings_answer_request, body.data, &status);
     assert_int_equal(status, 200);
     assert_int_equal(json_array_size(json_object_get(all, "data")), 3);
@@ -224,7 +227,7 @@ static void vectors(void **state)
     json_t *usage = json_object_get(all, "usage");
     assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 155);
     assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 155);
-    assert_int_equal(metrics_get(&s->metrics, METRIC_PROMPT_TOKENS) - counted, 155);
+    assert_int_equal(metrics_get(&s->models->metrics, METRIC_PROMPT_TOKENS) - counted, 155);
     pooled(s, ids, 150, want);
     vector_of(all, 1, got, d);
     expect_near(got, want, d, 1e-5);
@@ -300,7 +303,7 @@ static void a_full_queue_says_so(void **state)
     json_decref(second);
     talk_free(first.talk); /* as a connection that is closed */
     settle(s, blocks);
-    assert_true(metrics_get(&s->metrics, METRIC_CANCELLED) > 0);
+    assert_true(metrics_get(&s->models->metrics, METRIC_CANCELLED) > 0);
 }
 
 /* A history with all that Anthropic's API has in one. */
@@ -473,9 +476,9 @@ static void thoughts_are_blocks_of_their_own(void **state)
 static talk *begin_talk(serve *s, handler *whom, const char *body)
 {
     reply r = {0};
-    s->options.template_text = CALLING;
+    s->models->options.template_text = CALLING;
     whom(s, span_of(body), &r);
-    s->options.template_text = NULL;
+    s->models->options.template_text = NULL;
     assert_non_null(r.talk);
     return r.talk;
 }
@@ -794,6 +797,88 @@ static void items_are_translated(void **state)
     json_decref(offered);
 }
 
+/* ------------------------------------------------------------------ several models */
+
+/* Returns the error of an answer that must be one of this status, as its API has it; released with the answer. */
+static const json_t *refusal(const json_t *answer, unsigned got, unsigned expected)
+{
+    assert_int_equal(got, expected);
+    assert_non_null(json_object_get(answer, "error"));
+    return json_object_get(answer, "error");
+}
+
+/* Names with what JSON and Prometheus escape; both models are the bench's, which suffices to be found. */
+static void models_have_names(void **state)
+{
+    bench *b = *state;
+    serve *s = &b->serve;
+    static const char odd[] = "a \"b\" \\ c", message[] = "{\"model\": \"none\", \"max_tokens\": 1, " ASK "}";
+    served two[2] = {{0}, {0}};
+    unsigned status;
+    for (size_t i = 0; i < 2; i++) {
+        two[i] = (served){.serve = s,
+                          .options = b->served.options,
+                          .model = b->model,
+                          .info = b->served.info,
+                          .driver = b->served.driver};
+        two[i].options.name = i == 0 ? "story" : odd;
+    }
+    s->models = two;
+    s->model_count = 2;
+    static const struct {
+        const char *body, *name;
+    } requests[] = {
+        {"{\"prompt\": \"Once\", \"max_tokens\": 1}", "story"},
+        {"{\"prompt\": \"Once\", \"max_tokens\": 1, \"model\": null}", "story"},
+        {"{\"prompt\": \"Once\", \"max_tokens\": 1, \"model\": \"\"}", "story"},
+        {"{\"prompt\": \"Once\", \"max_tokens\": 1, \"model\": \"story\"}", "story"},
+        {"{\"prompt\": \"Once\", \"max_tokens\": 1, \"model\": \"a \\\"b\\\" \\\\ c\"}", odd},
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        json_t *answer = ask(s, completion_answer_request, requests[i].body, &status);
+        assert_int_equal(status, 200);
+        assert_string_equal(json_string_value(json_object_get(answer, "model")), requests[i].name);
+        json_decref(answer);
+    }
+    json_t *answer = ask(s, completion_answer_request, "{\"prompt\": \"Once\", \"model\": \"stor\"}", &status);
+    const json_t *error = refusal(answer, status, 404);
+    assert_string_equal(json_string_value(json_object_get(error, "code")), "model_not_found");
+    has(json_string_value(json_object_get(error, "message")), "stor: there is no such model, only story, a \"b\" \\ c");
+    json_decref(answer);
+    answer = ask(s, completion_answer_request, "{\"prompt\": \"Once\", \"model\": 1}", &status);
+    assert_string_equal(json_string_value(json_object_get(refusal(answer, status, 400), "param")), "model");
+    json_decref(answer);
+    reply r = {.errors = &problem_anthropic};
+    messages_answer_request(s, span_of(message), &r);
+    answer = json_loadb(r.body.data, r.body.size, 0, NULL);
+    error = refusal(answer, r.status, 404);
+    assert_string_equal(json_string_value(json_object_get(error, "type")), "not_found_error");
+    has(json_string_value(json_object_get(error, "message")), "none: there is no such model");
+    json_decref(answer);
+    buffer_free(&r.body);
+    answer = ask(s, state_models, "", &status);
+    assert_int_equal(json_array_size(json_object_get(answer, "data")), 2);
+    assert_string_equal(json_string_value(json_object_get(answer, "first_id")), "story");
+    assert_string_equal(json_string_value(json_object_get(answer, "last_id")), odd);
+    json_decref(answer);
+    answer = ask(s, state_props, odd, &status);
+    assert_string_equal(json_string_value(json_object_get(answer, "model")), odd);
+    json_decref(answer);
+    answer = ask(s, state_props, "none", &status);
+    (void)refusal(answer, status, 404);
+    json_decref(answer);
+    r = (reply){0};
+    state_metrics(s, (span){0}, &r);
+    assert_true(buffer_put(&r.body, "", 1));
+    has(r.body.data, "hearth_steps{model=\"story\"} 0\nhearth_steps{model=\"a \\\"b\\\" \\\\ c\"} 0\n");
+    has(r.body.data, "seconds_bucket{model=\"story\",le=\"+Inf\"} 0\n");
+    has(r.body.data, "\nhearth_requests_total 0\n");
+    buffer_free(&r.body);
+    idle(s);
+    s->models = &b->served;
+    s->model_count = 1;
+}
+
 static void a_driver_that_stops_tells_all(void **state)
 {
     serve *s = &((bench *)*state)->serve;
@@ -813,7 +898,7 @@ static void a_driver_that_stops_tells_all(void **state)
     completion_answer_request(s, span_of(body), &r);
     for (size_t i = 0; i < 2; i++)
         streams[i].whom(s, span_of(streams[i].body), &streamed[i]);
-    driver_stop(s->driver);
+    driver_stop(s->models->driver);
     for (size_t i = 0; i < 2; i++) {
         finish(&streamed[i]);
         assert_non_null(memmem(streamed[i].body.data, streamed[i].body.size, streams[i].last, strlen(streams[i].last)));
@@ -844,6 +929,7 @@ int main(void)
         cmocka_unit_test(calls_need_memory),
         cmocka_unit_test(histories_are_translated),
         cmocka_unit_test(items_are_translated),
+        cmocka_unit_test(models_have_names),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_driver_that_stops_tells_all),
     };

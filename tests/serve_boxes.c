@@ -1,10 +1,12 @@
-/* serve_boxes.c - what goes between threads: the mailbox of requests and the outbox of events. */
+/* serve_boxes.c - what goes between threads: the mailbox of requests, the outbox of events, and the lock of those that compute. */
 #include "../src/base/memory.h"
 #include "../src/serve/job.h"
 #include "../src/serve/score.h"
+#include "../src/serve/ticket_lock.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -295,6 +297,96 @@ static void probabilities_are_those_of_the_library(void **state)
     assert_true(isinf(c.log_probability));
 }
 
+/* ------------------------------------------------------------------ the lock */
+
+#define LOCK_THREADS 4
+#define LOCK_STEPS   2000
+
+typedef struct contest {
+    ticket_lock lock;
+    int inside;              /* threads that have it                    */
+    int order[LOCK_THREADS]; /* of the threads, as they got it          */
+    int count;
+} contest;
+
+typedef struct contestant {
+    contest *contest;
+    int number;
+} contestant;
+
+static void *get_it_often(void *user)
+{
+    contest *c = ((contestant *)user)->contest;
+    for (int i = 0; i < LOCK_STEPS; i++) {
+        ticket_lock_take(&c->lock);
+        assert_int_equal(++c->inside, 1);
+        c->count++;
+        c->inside--;
+        ticket_lock_release(&c->lock);
+    }
+    return NULL;
+}
+
+static void one_has_the_lock(void **state)
+{
+    (void)state;
+    contest c = {0};
+    contestant each = {&c, 0};
+    pthread_t threads[LOCK_THREADS];
+    ticket_lock_init(&c.lock);
+    for (int i = 0; i < LOCK_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, get_it_often, &each), 0);
+    for (int i = 0; i < LOCK_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(c.count, LOCK_THREADS * LOCK_STEPS);
+    ticket_lock_destroy(&c.lock);
+}
+
+static void *get_it_once(void *user)
+{
+    const contestant *own = user;
+    contest *c = own->contest;
+    ticket_lock_take(&c->lock);
+    c->order[c->count++] = own->number;
+    ticket_lock_release(&c->lock);
+    return NULL;
+}
+
+/* Returns how many tickets have been given away. */
+static uint64_t asked(ticket_lock *l)
+{
+    pthread_mutex_lock(&l->lock);
+    uint64_t next = l->next;
+    pthread_mutex_unlock(&l->lock);
+    return next;
+}
+
+/* The thread that has the lock and asks again comes behind all that wait. */
+static void the_lock_is_fair(void **state)
+{
+    (void)state;
+    contest c = {0};
+    contestant each[LOCK_THREADS];
+    pthread_t threads[LOCK_THREADS];
+    ticket_lock_init(&c.lock);
+    ticket_lock_take(&c.lock);
+    for (int i = 0; i < LOCK_THREADS; i++) {
+        each[i] = (contestant){&c, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, get_it_once, &each[i]), 0);
+        while (asked(&c.lock) < (uint64_t)i + 2)
+            sched_yield();
+    }
+    ticket_lock_release(&c.lock);
+    ticket_lock_take(&c.lock);
+    assert_int_equal(c.count, LOCK_THREADS);
+    for (int i = 0; i < LOCK_THREADS; i++)
+        assert_int_equal(c.order[i], i);
+    ticket_lock_release(&c.lock);
+    for (int i = 0; i < LOCK_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ticket_lock_destroy(&c.lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +395,7 @@ int main(void)
         cmocka_unit_test(events_hold_their_own),   cmocka_unit_test(a_full_box_stays_full),
         cmocka_unit_test(who_waits_is_woken_once), cmocka_unit_test(nothing_is_missed),
         cmocka_unit_test(jobs_have_owners),        cmocka_unit_test(probabilities_are_those_of_the_library),
+        cmocka_unit_test(one_has_the_lock),        cmocka_unit_test(the_lock_is_fair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-"""serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked.
+"""serve_clients.py HEARTH MODEL - clients of `hearth serve`, good and bad; prints what fails, and how much was checked. DATA in
+the environment is the folder with reference data, as tests/CMakeLists.txt sets it.
 
 One file, long as it is: all parts ask the same server, one after the other, and share its helpers."""
 import base64
@@ -14,8 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 HEARTH, MODEL = sys.argv[1:3]  # what follows: only these checks
+OTHER = os.path.join(os.environ["DATA"], "models", "stories260K")
+GPT2 = os.path.join(os.environ["DATA"], "golden", "gpt2", "model.gguf")
 CHATML = ["--chat-template", "chatml"]
 # How a prompt is cut into steps depends on who else is there, and changes the last digits. With numbers as exact as this no
 # choice among tokens depends on them.
@@ -39,9 +43,9 @@ def same(what, got, expected):
 class Server:
     """A server on a port of its own. notes: a file for what it tells people."""
 
-    def __init__(self, *options, notes=None):
+    def __init__(self, *options, models=(MODEL,), notes=None):
         quiet = [] if notes else ["-q"]
-        self.process = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", *quiet, *CHATML, *EXACT, *options],
+        self.process = subprocess.Popen([HEARTH, "serve", *models, "--port", "0", *quiet, *CHATML, *EXACT, *options],
                                         stdout=subprocess.PIPE, stderr=notes, stdin=subprocess.DEVNULL, text=True)
         processes.append(self.process)
         line = self.process.stdout.readline()
@@ -84,7 +88,7 @@ class Server:
 
     def metric(self, name):
         text = self.ask("/metrics")[2].decode()
-        return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[1])
+        return int([line for line in text.split("\n") if line.startswith(name + " ")][0].split()[-1])
 
     def await_metric(self, name, least):
         for _ in range(600):
@@ -106,8 +110,8 @@ class Server:
         same("exit status", self.process.wait(60), 0)
 
 
-def run(*arguments):
-    return json.loads(subprocess.run([HEARTH, "run", MODEL, "--temp", "0", "--json", *EXACT, *arguments], check=True,
+def run(*arguments, model=MODEL):
+    return json.loads(subprocess.run([HEARTH, "run", model, "--temp", "0", "--json", *EXACT, *arguments], check=True,
                                      capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60).stdout)
 
 
@@ -984,6 +988,110 @@ def check_keys():
     same("exit status", s.process.wait(60), 0)
 
 
+# ------------------------------------------------------------------ several models
+
+# What each is called by clients; its file.
+SEVERAL = {"relu": MODEL, "stories260K": OTHER, "letters & more": GPT2}
+SEVERAL_ARGUMENTS = ["relu=" + MODEL, OTHER, "letters & more=" + GPT2]
+
+
+def check_models():
+    s = Server("--parallel", "2", "-t", "1", models=SEVERAL_ARGUMENTS)
+    same("models", [m["id"] for m in s.ask("/v1/models")[2]["data"]], list(SEVERAL))
+    vocabularies = {}
+    for name, path in SEVERAL.items():
+        quoted = urllib.parse.quote(name)
+        model = s.ask("/v1/models/" + quoted)[2]
+        vocabularies[name] = model["meta"]["n_vocab"]
+        same("a model", model["id"], name)
+        same("settings of a model", s.ask("/props?model=" + quoted)[2]["model"], name)
+        same("context of a model", s.ask("/tokenizer_info?model=" + quoted)[2]["model_max_length"], model["meta"]["n_ctx"])
+        same("places of a model", [slot["n_ctx"] for slot in s.ask("/slots?model=" + quoted)[2]], 2 * [model["meta"]["n_ctx"]])
+        same("layers of a model", s.ask("/live?model=" + quoted)[0], 200)
+        tokens = subprocess.run([HEARTH, "tokenize", path, "Once upon"], capture_output=True, text=True, check=True).stdout
+        got = s.ask("/tokenize", {"model": name, "content": "Once upon", "add_special": True})[2]["tokens"]
+        same("tokens by " + name, " ".join(map(str, got)), tokens.strip())
+    check("vocabularies", vocabularies["relu"] != vocabularies["letters & more"], vocabularies)
+    same("without a name", (s.ask("/props")[2]["model"], s.ask(TEXT, completion("A"))[2]["model"]), ("relu", "relu"))
+    for model in ("", None):
+        same("without a name", s.ask(TEXT, completion("A", model=model))[2]["model"], "relu")
+
+    prompts = ["Once upon a time", "One day", "The"]
+    bodies = [completion(p, model=name, max_tokens=20) for _ in range(3) for p in prompts for name in SEVERAL]
+    expected = {(name, p): run("-p", p, "-n", "20", model=path)["text"] for name, path in SEVERAL.items() for p in prompts}
+    check("models differ", len({expected[name, prompts[0]] for name in SEVERAL}) == len(SEVERAL), expected)
+    counted = {name: s.metric('hearth_answer_tokens_total{model="%s"}' % name) for name in SEVERAL}
+
+    def tell(what, body, answer):
+        name = body["model"]
+        counted[name] += answer["usage"]["completion_tokens"]
+        same(what, (answer["model"], answer["choices"][0]["text"]), (name, expected[name, body["prompt"]]))
+
+    for body in bodies[:len(SEVERAL) * len(prompts)]:
+        tell("one after the other", body, s.ask(TEXT, body)[2])
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        for body, answer in zip(bodies, pool.map(lambda b: s.ask(TEXT, b)[2], bodies)):
+            tell("at the same time", body, answer)
+    for name in SEVERAL:
+        same("tokens of " + name, s.metric('hearth_answer_tokens_total{model="%s"}' % name), counted[name])
+
+    # Beside a long answer of one model another answers, and its answer comes first.
+    connection = begin(s, TEXT, dict(LONG, model="relu", stream=True))
+    s.await_metric('hearth_answers_running{model="relu"}', 1)
+    body = completion("One day", model="stories260K", max_tokens=20)
+    same("beside a long answer", s.ask(TEXT, body)[2]["choices"][0]["text"], expected["stories260K", "One day"])
+    check("the long answer goes on", s.metric('hearth_answers_running{model="relu"}') > 0)
+    connection.close()
+
+    chunks = s.stream(TEXT, completion("Once upon a time", model="stories260K", max_tokens=20))
+    same("a stream", ({c["model"] for c in chunks}, "".join(c["choices"][0]["text"] for c in chunks if c["choices"])),
+         ({"stories260K"}, expected["stories260K", "Once upon a time"]))
+    for path, body in ((CHAT, chat("x")), (MESSAGES, message("x")), (RESPONSES, response("x")), (VECTORS, {"input": "x"})):
+        same("the model of " + path, s.ask(path, dict(body, model="stories260K"))[2]["model"], "stories260K")
+    refused(s, "an unknown model", TEXT, completion("x", model="none"), 404, None)
+    error = s.ask(TEXT, completion("x", model="none"))[2]["error"]
+    same("its code", (error["code"], all(name in error["message"] for name in SEVERAL)), ("model_not_found", True))
+    refused(s, "an unknown model", "/v1/models/none", None, 404, None)
+    refused(s, "an unknown model", "/live?model=none", None, 404, None)
+    refused(s, "a model that is no text", TEXT, completion("x", model=1), 400, "model")
+    refused_as_message(s, "an unknown model", MESSAGES, message("x", model="none"), 404, "not_found_error")
+    check("requests of the server", s.metric("hearth_requests_total") > len(bodies))
+    s.end()
+
+
+def check_models_kept():
+    """What each model has read is known after a new start; damage to the files of one is the other's no concern."""
+    text = "Lily went to the park and saw a big dog there. " * 5
+    names = ("relu", "stories260K")
+
+    def ask(s):
+        answers = {name: s.ask(TEXT, completion(text, model=name))[2] for name in names}
+        return ({name: a["choices"][0]["text"] for name, a in answers.items()},
+                {name: a["usage"]["prompt_tokens_details"]["cached_tokens"] for name, a in answers.items()})
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--parallel", "2", "-t", "1", "--cache-dir", folder)
+        s = Server(*options, models=SEVERAL_ARGUMENTS[:2])
+        fresh, read = ask(s)
+        same("nothing is known yet", max(read.values()), 0)
+        s.end()
+        files = os.listdir(folder)
+        same("files of each model", {f.rsplit("-", 1)[0] for f in files}, set(names))
+        s = Server(*options, models=SEVERAL_ARGUMENTS[1::-1]) # in the other order
+        again, read = ask(s)
+        same("after a new start", again, fresh)
+        check("what was kept is known", min(read.values()) > 40, read)
+        s.end()
+        for file in files:
+            if file.startswith("relu"):
+                os.remove(os.path.join(folder, file))
+        s = Server(*options, models=SEVERAL_ARGUMENTS[:2])
+        again, read = ask(s)
+        same("without the files of one", again, fresh)
+        check("the other's are used", read["relu"] < 10 < 40 < read["stories260K"], read)
+        s.end()
+
+
 def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
@@ -995,7 +1103,8 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_kept, check_keys, check_pooling):
+    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_kept, check_keys, check_pooling,
+                 check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

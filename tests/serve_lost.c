@@ -36,6 +36,7 @@ static void a_lost_device_is_told(void **state)
 {
     (void)state;
     static serve s;
+    static served m;
     static const char body[] = "{\"prompt\": \"Once\", \"n\": 3, \"max_tokens\": 400, \"ignore_eos\": true}";
     const hearth_runtime_options on_host = {.threads = 2, .device = "host"};
     hearth_runtime *runtime;
@@ -47,25 +48,26 @@ static void a_lost_device_is_told(void **state)
     atomic_int lost = 0;
     assert_int_equal(hearth_runtime_create(&runtime, &on_host, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&model, HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, NULL), HEARTH_OK);
-    hearth_model_describe(model, &s.info);
+    hearth_model_describe(model, &m.info);
     assert_int_equal(hearth_placement_create(&placement, model, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
-    assert_int_equal(hearth_placement_use_device(placement, model, s.info.layer_count, 64, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_use_device(placement, model, m.info.layer_count, 64, NULL), HEARTH_OK);
     const hearth_engine_options placed = {.placement = placement};
     assert_int_equal(hearth_engine_create(&engine, runtime, model, &placed, NULL), HEARTH_OK);
-    s.options = (serve_options){.name = "story", .sampling = hearth_sampling_default()};
-    s.engine = engine;
-    s.model = model;
+    s = (serve){.models = &m, .model_count = 1};
+    m.serve = &s;
+    m.options = (served_options){.name = "story", .engine = engine, .sampling = hearth_sampling_default()};
+    m.model = model;
     const driver_options options = {.session = {.context = 450, .sequences = 2},
                                     .queue = 6,
-                                    .metrics = &s.metrics,
+                                    .metrics = &m.metrics,
                                     .on_lost = on_lost,
                                     .user = &lost};
-    assert_int_equal(driver_create(&s.driver, engine, &options, NULL), HEARTH_OK);
+    assert_int_equal(driver_create(&m.driver, engine, &options, NULL), HEARTH_OK);
     completion_answer_request(&s, span_of(body), &first);
     assert_non_null(first.talk);
     device_fail_at(40);
     assert_int_equal(finish(&first), 500);
-    while (driver_is_well(s.driver, &error)) /* told behind the last answer */
+    while (driver_is_well(m.driver, &error)) /* told behind the last answer */
         doze();
     device_fail_at(-1);
     assert_non_null(strstr(error.text, "injected fault"));
@@ -73,7 +75,7 @@ static void a_lost_device_is_told(void **state)
     assert_int_equal(finish(&late), 503);
     state_health(&s, (span){0}, &health);
     assert_int_equal(finish(&health), 503);
-    driver_destroy(s.driver);
+    driver_destroy(m.driver);
     assert_int_equal(atomic_load(&lost), 1);
     hearth_engine_destroy(engine);
     hearth_placement_destroy(placement);

@@ -37,7 +37,7 @@ bool format_read_schema(const json_t *schema, answer_format *out, problem *p);
 /* Returns the format that a schema is; param: what errors name. */
 answer_format format_of_schema(const json_t *schema, const char *param);
 /* Makes the grammar; without a format *out stays as it is. behind: as hearth_grammar_create has it. */
-bool format_make(const serve *s, const answer_format *f, const char *behind, hearth_grammar **out, problem *p);
+bool format_make(const served *m, const answer_format *f, const char *behind, hearth_grammar **out, problem *p);
 
 /* ------------------------------------------------------------------ generate.c */
 
@@ -72,18 +72,18 @@ typedef struct generation {
     }
 
 /* Returns what holds where a request says nothing. */
-generation generation_default(const serve *s);
+generation generation_default(const served *m);
 /* Checks stop strings, which are a field of that name. */
 bool generation_check_stops(const json_t *stops, const char *name, problem *p);
 /* Reads what the answer must be: g->response_format, which path names, or a member of the body that all APIs share. */
 bool generation_read_format(const json_t *body, const char *path, generation *g, problem *p);
 /* Reads these fields by their names in chats and completions of OpenAI's API. most_default: tokens of an answer where
  * nothing says how many; 0: until it ends. */
-bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p);
+bool generation_read(const served *m, const json_t *body, uint32_t most_default, generation *out, problem *p);
 /* Checks the prompts of a job, creates its samplers and answers, `count` for each prompt, and sends it. param: the field of the prompts. */
-bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p);
+bool generation_send(served *m, const generation *g, job *j, const char *param, problem *p);
 /* Returns the choices of a request with so many prompts; 0: *p says that they are too many. */
-size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p);
+size_t generation_choices(const served *m, const generation *g, size_t prompts, const char *param, problem *p);
 
 /* ------------------------------------------------------------------ prompts.c */
 
@@ -92,11 +92,11 @@ size_t prompts_count(const json_t *value);
 /* Returns the value of one of them, owned by that of the field. */
 const json_t *prompts_get(const json_t *value, size_t i);
 /* Reads the field of that name into a job with so many prompts. */
-bool prompts_read(const serve *s, const json_t *value, const char *name, job *j, problem *p);
+bool prompts_read(const served *m, const json_t *value, const char *name, job *j, problem *p);
 /* Refuses prompts that are empty or do not fit into the context; name: the field they come from. */
-bool prompts_check(const serve *s, const job *j, const char *name, problem *p);
+bool prompts_check(const served *m, const job *j, const char *name, problem *p);
 /* Sends a complete job to the driver. false: *p says why it is not taken. */
-bool prompts_send(serve *s, job *j, problem *p);
+bool prompts_send(served *m, job *j, problem *p);
 
 /* ------------------------------------------------------------------ conversation_fields.c */
 
@@ -122,7 +122,7 @@ bool conversation_put_tool(json_t *tools, span name, span description, json_t *p
 /* Replaces arguments of calls (a list; NULL: none) that are the text of an object by that object. */
 void conversation_parse_arguments(json_t *calls);
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
-bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
+bool conversation_text(const served *m, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p);
 
 /* ------------------------------------------------------------------ tool_choice.c */
@@ -131,7 +131,7 @@ bool conversation_text(const serve *s, const conversation_fields *c, char **text
 bool tool_choice_read(const json_t *choice, conversation_fields *c, problem *p);
 /* Where a call is demanded: makes the prompt, whose text this is, end with what a call begins with. *out is to be freed, also
  * after a failure. */
-bool tool_choice_demand(const serve *s, const conversation_fields *c, span text, job_prompt *prompt, tool_demand *out,
+bool tool_choice_demand(const served *m, const conversation_fields *c, span text, job_prompt *prompt, tool_demand *out,
                         problem *p);
 
 /* ------------------------------------------------------------------ messages_fields.c, responses_fields.c */
@@ -143,10 +143,10 @@ bool responses_read(json_t *body, conversation_fields *out, problem *p);
 /* ------------------------------------------------------------------ conversation.c */
 
 /* Sends a conversation; out->talk is the answer to it. */
-bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
+bool conversation_answer(served *m, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p);
 /* Returns how the model writes calls of tools, by the source of the template that is used; NULL: it is not known. */
-const struct tool_convention *conversation_convention(const serve *s);
+const struct tool_convention *conversation_convention(const served *m);
 /* Gathers a token in text, thoughts or calls. false: no memory. */
 bool conversation_add(talk *t, said *c, const event *e);
 /* Must precede each use of what was gathered: gathers what was held back, once the answer has ended. false: no memory. */

@@ -140,12 +140,12 @@ static const choices_api api = {.talk = CHOICES_TALK("chatcmpl-", add),
 
 /* ------------------------------------------------------------------ requests */
 
-static bool answer(serve *s, json_t *body, reply *out, problem *p)
+static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
     chat_fields f = {0};
     conversation_fields c;
     generation g;
-    if (!generation_read(s, body, 0, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p))
+    if (!generation_read(m, body, 0, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p))
         return false;
     if (g.most_tokens.given && g.most_tokens.value == 0)
         return problem_field(p, "max_tokens", "out_of_range", "max_tokens: must be at least 1");
@@ -155,7 +155,7 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
         return false;
     g.wants_probabilities = f.wants_probabilities;
     g.candidates = f.candidates;
-    return conversation_answer(s, &api.talk, &c, &g, out, p);
+    return conversation_answer(m, &api.talk, &c, &g, out, p);
 }
 
 void chat_answer_request(serve *s, span text, reply *out)

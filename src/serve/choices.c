@@ -27,7 +27,7 @@ static json_t *frame(const talk *t, const char *object, json_t *choices, json_t 
 {
     json_t *out =
         json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", t->id, "object", object, "created", (json_int_t)t->created,
-                  "model", json_text(span_of(t->serve->options.name)), "choices", choices);
+                  "model", json_text(span_of(t->served->options.name)), "choices", choices);
     if (used && json_object_set_new(out, "usage", used) != 0) {
         json_decref(out);
         return NULL;

@@ -74,7 +74,7 @@ static bool add_prompt(talk *t, said *c, const event *e)
     size_t size;
     if (!t->wants_probabilities)
         return true;
-    if (!c->reader && hearth_detokenizer_create(&c->reader, t->serve->model, 0, NULL) != HEARTH_OK)
+    if (!c->reader && hearth_detokenizer_create(&c->reader, t->served->model, 0, NULL) != HEARTH_OK)
         return false;
     bool ok = add_probability(t, c, e);
     if (hearth_detokenizer_push(c->reader, e->token.token, &text, &size, NULL) == HEARTH_OK)
@@ -125,12 +125,12 @@ static const choices_api api = {.talk = CHOICES_TALK("cmpl-", add),
 
 /* ------------------------------------------------------------------ echo */
 
-static bool put_tokens(const serve *s, const job_prompt *prompt, buffer *out)
+static bool put_tokens(const served *m, const job_prompt *prompt, buffer *out)
 {
     hearth_detokenizer *reader;
     const char *text;
     size_t size;
-    if (hearth_detokenizer_create(&reader, s->model, 0, NULL) != HEARTH_OK)
+    if (hearth_detokenizer_create(&reader, m->model, 0, NULL) != HEARTH_OK)
         return false;
     bool ok = true;
     for (size_t i = 0; i < prompt->count && ok; i++)
@@ -150,7 +150,7 @@ static bool echo(talk *t, const json_t *prompt)
         said *c = &t->choices[i];
         const json_t *given = prompts_get(prompt, i / each);
         bool ok = json_is_string(given) ? buffer_put(&c->text, json_string_value(given), json_string_length(given))
-                                        : put_tokens(t->serve, &t->job->prompts[i / each], &c->text);
+                                        : put_tokens(t->served, &t->job->prompts[i / each], &c->text);
         if (!ok)
             return false;
         c->prompt_characters = count_characters((span){c->text.data, c->text.size});
@@ -172,35 +172,35 @@ static bool check(const generation *g, const completion_fields *f, problem *p)
 }
 
 /* Fills in a job and sends it; *out is its talk. */
-static bool send(serve *s, const generation *g, const completion_fields *f, job *j, talk **out, problem *p)
+static bool send(served *m, const generation *g, const completion_fields *f, job *j, talk **out, problem *p)
 {
     j->wants_probabilities = f->candidates.given;
     j->candidate_count = f->candidates.value;
     j->scores_prompt = f->echoes && (f->candidates.given || g->most_tokens.value == 0);
-    if (!prompts_read(s, f->prompt, "prompt", j, p))
+    if (!prompts_read(m, f->prompt, "prompt", j, p))
         return false;
-    *out = talk_new(s, &api.talk, j);
+    *out = talk_new(m, &api.talk, j);
     if (!*out || (f->echoes && !echo(*out, f->prompt)))
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
     (*out)->wants_usage = g->wants_usage;
-    return generation_send(s, g, j, "prompt", p);
+    return generation_send(m, g, j, "prompt", p);
 }
 
-static bool answer(serve *s, json_t *body, reply *out, problem *p)
+static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
     completion_fields f = {0};
     generation g;
-    if (!generation_read(s, body, TOKENS_DEFAULT, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p) ||
+    if (!generation_read(m, body, TOKENS_DEFAULT, &g, p) || !fields_read(FIELDS(rows), body, "", &f, p) ||
         !check(&g, &f, p))
         return false;
-    size_t prompts = prompts_count(f.prompt), choices = generation_choices(s, &g, prompts, "prompt", p);
+    size_t prompts = prompts_count(f.prompt), choices = generation_choices(m, &g, prompts, "prompt", p);
     if (choices == 0)
         return false;
     job *j = job_new(prompts, choices);
     talk *t = NULL;
     if (!j)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "completion: out of memory");
-    bool ok = send(s, &g, &f, j, &t, p);
+    bool ok = send(m, &g, &f, j, &t, p);
     job_release(j);
     if (ok)
         out->talk = t;

@@ -19,8 +19,8 @@ static void on_part(void *user, bool is_thought, span text)
 static span spell_control(const talk *t, int32_t token)
 {
     span piece = {0};
-    if (token >= 0 && (hearth_token_attributes(t->serve->model, token) & HEARTH_TOKEN_CONTROL))
-        piece.data = hearth_token_text(t->serve->model, token, &piece.size);
+    if (token >= 0 && (hearth_token_attributes(t->served->model, token) & HEARTH_TOKEN_CONTROL))
+        piece.data = hearth_token_text(t->served->model, token, &piece.size);
     return piece;
 }
 
@@ -76,19 +76,19 @@ static void on_call(void *user, json_t *function)
         c->no_memory = true;
 }
 
-const struct tool_convention *conversation_convention(const serve *s)
+const struct tool_convention *conversation_convention(const served *m)
 {
     char key[128], *value = NULL;
     span source = {0};
-    if (s->options.template_text)
-        return tool_convention_find(span_of(s->options.template_text));
-    if (!s->options.template_name) {
-        source.data = hearth_model_chat_template(s->model, &source.size);
+    if (m->options.template_text)
+        return tool_convention_find(span_of(m->options.template_text));
+    if (!m->options.template_name) {
+        source.data = hearth_model_chat_template(m->model, &source.size);
         return tool_convention_find(source);
     }
     /* Another template of the model; those that hearth has show no tools. */
-    snprintf(key, sizeof key, "tokenizer.chat_template.%s", s->options.template_name);
-    if (hearth_model_value(s->model, key, &value, NULL) != HEARTH_OK)
+    snprintf(key, sizeof key, "tokenizer.chat_template.%s", m->options.template_name);
+    if (hearth_model_value(m->model, key, &value, NULL) != HEARTH_OK)
         return NULL;
     json_t *text = json_loads(value, JSON_DECODE_ANY, NULL);
     if (json_is_string(text))
@@ -118,11 +118,11 @@ static void begin_calls(const talk *t, said *c, const struct tool_convention *co
 /* ------------------------------------------------------------------ requests */
 
 /* Creates the talk of a job; its choices begin where the prompt's reasoning stands, or in a call that is demanded. */
-static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fields *f, span prompt,
+static talk *begin(served *m, const talk_api *api, job *j, const conversation_fields *f, span prompt,
                    const tool_demand *demand)
 {
-    talk *t = talk_new(s, api, j);
-    const struct tool_convention *convention = json_array_size(f->tools) > 0 ? conversation_convention(s) : NULL;
+    talk *t = talk_new(m, api, j);
+    const struct tool_convention *convention = json_array_size(f->tools) > 0 ? conversation_convention(m) : NULL;
     if (t)
         t->tools = json_incref(f->tools);
     for (size_t i = 0; t && i < t->count; i++) {
@@ -136,13 +136,13 @@ static talk *begin(serve *s, const talk_api *api, job *j, const conversation_fie
     return t;
 }
 
-bool conversation_answer(serve *s, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
+bool conversation_answer(served *m, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p)
 {
     if (c->demands_call && g->format.param[0])
         return problem_field(p, "tool_choice", "invalid_value", "tool_choice: demands a call, and %s another answer",
                              g->format.param);
-    size_t choices = generation_choices(s, g, 1, c->name, p), size;
+    size_t choices = generation_choices(m, g, 1, c->name, p), size;
     job *j = choices ? job_new(1, choices) : NULL;
     if (!j)
         return choices ? problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory") : false;
@@ -151,9 +151,9 @@ bool conversation_answer(serve *s, const talk_api *api, const conversation_field
     char *text = NULL;
     generation own = *g;
     tool_demand demand = {0};
-    bool ok = conversation_text(s, c, &text, &size, &j->prompts[0].ids, &j->prompts[0].count, p) &&
-              (!c->demands_call || tool_choice_demand(s, c, (span){text, size}, &j->prompts[0], &demand, p));
-    talk *t = ok ? begin(s, api, j, c, (span){text, size}, &demand) : NULL;
+    bool ok = conversation_text(m, c, &text, &size, &j->prompts[0].ids, &j->prompts[0].count, p) &&
+              (!c->demands_call || tool_choice_demand(m, c, (span){text, size}, &j->prompts[0], &demand, p));
+    talk *t = ok ? begin(m, api, j, c, (span){text, size}, &demand) : NULL;
     if (ok && demand.schema)
         own.format = format_of_schema(demand.schema, "tool_choice");
     else if (ok)
@@ -161,7 +161,7 @@ bool conversation_answer(serve *s, const talk_api *api, const conversation_field
     hearth_free(text);
     if (ok && !t)
         ok = problem_of(p, NULL, HEARTH_NO_MEMORY, "chat: out of memory");
-    ok = ok && generation_send(s, &own, j, c->name, p);
+    ok = ok && generation_send(m, &own, j, c->name, p);
     tool_demand_free(&demand);
     job_release(j);
     if (!ok || !t) {

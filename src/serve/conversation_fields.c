@@ -145,33 +145,33 @@ bool conversation_read(json_t *body, conversation_fields *out, problem *p)
 }
 
 /* Returns the variables of the server with those of the request over them, as JSON; *none: there are none. */
-static char *merge_variables(const serve *s, const json_t *own, bool *none)
+static char *merge_variables(const served *m, const json_t *own, bool *none)
 {
-    *none = !own && !s->options.variables;
+    *none = !own && !m->options.variables;
     if (*none)
         return NULL;
-    json_t *all = s->options.variables ? json_loads(s->options.variables, 0, NULL) : json_object();
+    json_t *all = m->options.variables ? json_loads(m->options.variables, 0, NULL) : json_object();
     char *text = all && (!own || json_object_update(all, (json_t *)own) == 0) ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return text;
 }
 
-bool conversation_text(const serve *s, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
+bool conversation_text(const served *m, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p)
 {
     bool none;
     char *messages = json_dumps(c->messages, JSON_COMPACT);
     char *tools = json_array_size(c->tools) > 0 ? json_dumps(c->tools, JSON_COMPACT) : NULL;
-    char *variables = merge_variables(s, c->variables, &none);
+    char *variables = merge_variables(m, c->variables, &none);
     hearth_chat_options options = {.no_answer = c->no_prompt,
-                                   .template_text = s->options.template_text,
-                                   .template_name = s->options.template_name,
+                                   .template_text = m->options.template_text,
+                                   .template_name = m->options.template_name,
                                    .tools = tools,
                                    .variables = variables};
     hearth_error error = {0};
     hearth_status status = HEARTH_NO_MEMORY;
     if (messages && (none || variables) && (tools || json_array_size(c->tools) == 0))
-        status = hearth_chat_render(s->model, messages, &options, text, size, ids, count, &error);
+        status = hearth_chat_render(m->model, messages, &options, text, size, ids, count, &error);
     free(messages);
     free(tools);
     free(variables);

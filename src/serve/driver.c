@@ -370,10 +370,16 @@ static void step(driver *d)
     }
     cancel_jobs(d);
     schedule_some(d);
+    if (d->scheduled == 0 && !scorer_is_busy(d->scorer))
+        return;
+    if (d->options.computing)
+        ticket_lock_take(d->options.computing);
     if (d->scheduled > 0 && hearth_scheduler_step(d->scheduler, NULL, &error) == HEARTH_DEVICE)
         lose(d, error.text);
     if (scorer_is_busy(d->scorer))
         score_part(d);
+    if (d->options.computing)
+        ticket_lock_release(d->options.computing);
 }
 
 /* Ends all jobs, also those that nobody has taken from the box yet. */
@@ -475,16 +481,21 @@ failed:
     return status;
 }
 
+void driver_ask_stop(driver *d)
+{
+    atomic_store(&d->stops, true);
+    mailbox_close(&d->box);
+    hearth_session_cancel(d->session);
+    scorer_cancel(d->scorer);
+}
+
 void driver_stop(driver *d)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
     if (!d->has_thread)
         return;
-    atomic_store(&d->stops, true);
-    mailbox_close(&d->box);
     while (!atomic_load(&d->has_ended)) { /* a cancel that comes between two steps has no effect */
-        hearth_session_cancel(d->session);
-        scorer_cancel(d->scorer);
+        driver_ask_stop(d);
         nanosleep(&moment, NULL);
     }
     pthread_join(d->thread, NULL);

@@ -10,15 +10,17 @@
 #include "metrics.h"
 #include "pooling.h"
 #include "saved.h"
+#include "ticket_lock.h"
 
 typedef struct driver driver;
 
 typedef struct driver_options {
     hearth_session_options session;
-    uint32_t prompt_rows; /* of a step; 0: the scheduler's own choice */
-    uint32_t queue;       /* most answers that wait                   */
-    pooling pooling;      /* of prompts that are embedded             */
-    uint32_t beat;        /* seconds after which a silent stream says that it is worked on; 0: it never does */
+    uint32_t prompt_rows;   /* of a step; 0: the scheduler's own choice */
+    uint32_t queue;         /* most answers that wait                   */
+    pooling pooling;        /* of prompts that are embedded             */
+    uint32_t beat;          /* seconds after which a silent stream says that it is worked on; 0: it never does */
+    ticket_lock *computing; /* held for each step; NULL: nobody else computes */
     metrics *metrics;
     double predicted;            /* tokens per second of one answer, by the plan; 0: unknown */
     const char *folder, *name;   /* of what is kept, see saved.h; folder NULL: nothing is */
@@ -29,7 +31,10 @@ typedef struct driver_options {
 /* Takes the session's memory and starts the thread. */
 hearth_status driver_create(driver **out, const hearth_engine *engine, const driver_options *options,
                             hearth_error *error);
-/* Ends all jobs, as soon as the present layer is done, and the thread. Jobs are refused from then on. */
+/* Refuses jobs from now on, and ends the present step as soon as its layer is done. Where several drivers share a lock, all of
+ * them are asked before the first is waited for. */
+void driver_ask_stop(driver *d);
+/* Does the same, and waits until all jobs and the thread have ended. */
 void driver_stop(driver *d);
 /* Stops it if it runs, and stores what was read in the folder, if one was named and the device is well. */
 hearth_status driver_save(driver *d, hearth_error *error);

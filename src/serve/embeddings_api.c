@@ -19,7 +19,7 @@
 typedef struct embeddings_fields {
     json_t *input;
     span encoding;
-    span model; /* for its type alone: there is one, whatever the request says */
+    span model; /* for its type alone */
     field_count dimensions;
 } embeddings_fields;
 
@@ -83,7 +83,7 @@ static json_t *base64(const float *v, size_t n)
 static json_t *whole(talk *t)
 {
     const embeddings_own *own = t->own;
-    size_t length = t->serve->info.embedding_length;
+    size_t length = t->served->info.embedding_length;
     json_t *data = json_array();
     for (size_t i = 0; i < t->count; i++) {
         float *v = t->job->vectors + i * length;
@@ -96,8 +96,8 @@ static json_t *whole(talk *t)
         }
     }
     return json_pack("{s:s, s:o, s:o, s:{s:I, s:I}}", "object", "list", "data", data, "model",
-                     json_text(span_of(t->serve->options.name)), "usage", "prompt_tokens", (json_int_t)t->prompt_tokens,
-                     "total_tokens", (json_int_t)t->prompt_tokens);
+                     json_text(span_of(t->served->options.name)), "usage", "prompt_tokens",
+                     (json_int_t)t->prompt_tokens, "total_tokens", (json_int_t)t->prompt_tokens);
 }
 
 /* Nothing but ends of choices comes of such a job, and it is no stream. */
@@ -117,14 +117,14 @@ static bool has_empty(const json_t *input, size_t count)
 }
 
 /* Checks the fields; *own is what they say. */
-static bool check(const serve *s, const embeddings_fields *f, embeddings_own *own, problem *p)
+static bool check(const served *m, const embeddings_fields *f, embeddings_own *own, problem *p)
 {
-    uint32_t length = s->info.embedding_length;
+    uint32_t length = m->info.embedding_length;
     *own = (embeddings_own){.dimensions = f->dimensions.given ? f->dimensions.value : length,
                             .as_base64 = f->encoding.data && span_equal(f->encoding, span_of("base64"))};
     if (!f->input)
         return problem_field(p, "input", "missing", "input: is missing");
-    size_t count = prompts_count(f->input), room = driver_room(s->driver) * INPUTS_PER_PLACE;
+    size_t count = prompts_count(f->input), room = driver_room(m->driver) * INPUTS_PER_PLACE;
     if (f->encoding.data && !own->as_base64 && !span_equal(f->encoding, span_of("float")))
         return problem_field(p, "encoding_format", "invalid_value", "encoding_format: must be float or base64");
     if (own->dimensions > length)
@@ -139,33 +139,33 @@ static bool check(const serve *s, const embeddings_fields *f, embeddings_own *ow
 }
 
 /* Fills in a job and sends it; *out is its talk. */
-static bool send(serve *s, const embeddings_fields *f, const embeddings_own *own, job *j, talk **out, problem *p)
+static bool send(served *m, const embeddings_fields *f, const embeddings_own *own, job *j, talk **out, problem *p)
 {
     for (size_t i = 0; i < j->choice_count; i++)
         j->choices[i].prompt = (uint32_t)i;
     j->per_place = INPUTS_PER_PLACE;
-    if (!prompts_read(s, f->input, "input", j, p) || !prompts_check(s, j, "input", p))
+    if (!prompts_read(m, f->input, "input", j, p) || !prompts_check(m, j, "input", p))
         return false;
-    j->vectors = mem_new_array(j->choice_count, s->info.embedding_length * sizeof *j->vectors);
-    *out = j->vectors ? talk_new(s, &api, j) : NULL;
+    j->vectors = mem_new_array(j->choice_count, m->info.embedding_length * sizeof *j->vectors);
+    *out = j->vectors ? talk_new(m, &api, j) : NULL;
     if (!*out)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "embeddings: out of memory");
     memcpy((*out)->own, own, sizeof *own);
-    return prompts_send(s, j, p);
+    return prompts_send(m, j, p);
 }
 
-static bool answer(serve *s, json_t *body, reply *out, problem *p)
+static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
     embeddings_fields f = {0};
     embeddings_own own;
-    if (!fields_read(FIELDS(rows), body, "", &f, p) || !check(s, &f, &own, p))
+    if (!fields_read(FIELDS(rows), body, "", &f, p) || !check(m, &f, &own, p))
         return false;
     size_t count = prompts_count(f.input);
     job *j = job_new(count, count);
     talk *t = NULL;
     if (!j)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "embeddings: out of memory");
-    bool ok = send(s, &f, &own, j, &t, p);
+    bool ok = send(m, &f, &own, j, &t, p);
     job_release(j);
     if (ok)
         out->talk = t;

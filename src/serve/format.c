@@ -79,7 +79,7 @@ answer_format format_of_schema(const json_t *schema, const char *param)
     return f;
 }
 
-bool format_make(const serve *s, const answer_format *f, const char *behind, hearth_grammar **out, problem *p)
+bool format_make(const served *m, const answer_format *f, const char *behind, hearth_grammar **out, problem *p)
 {
     hearth_error error = {0};
     char message[sizeof p->message];
@@ -89,7 +89,7 @@ bool format_make(const serve *s, const answer_format *f, const char *behind, hea
     const char *text = !f->value ? ANY_OBJECT : made ? made : json_string_value(f->value);
     size_t size = f->value && !made ? json_string_length(f->value) : text ? strlen(text) : 0;
     hearth_status status =
-        text ? hearth_grammar_create(out, s->model, f->form, text, size, behind, &error) : HEARTH_NO_MEMORY;
+        text ? hearth_grammar_create(out, m->model, f->form, text, size, behind, &error) : HEARTH_NO_MEMORY;
     free(made);
     if (status == HEARTH_OK)
         return true;

@@ -56,9 +56,9 @@ bool generation_check_stops(const json_t *stops, const char *name, problem *p)
     return true;
 }
 
-generation generation_default(const serve *s)
+generation generation_default(const served *m)
 {
-    return (generation){.sampling = s->options.sampling, .count = 1};
+    return (generation){.sampling = m->options.sampling, .count = 1};
 }
 
 bool generation_read_format(const json_t *body, const char *path, generation *g, problem *p)
@@ -67,9 +67,9 @@ bool generation_read_format(const json_t *body, const char *path, generation *g,
            format_read_grammar(g->grammar, &g->format, p) && format_read_schema(g->json_schema, &g->format, p);
 }
 
-bool generation_read(const serve *s, const json_t *body, uint32_t most_default, generation *out, problem *p)
+bool generation_read(const served *m, const json_t *body, uint32_t most_default, generation *out, problem *p)
 {
-    *out = generation_default(s);
+    *out = generation_default(m);
     if (!fields_read(FIELDS(rows), body, "", out, p))
         return false;
     if (!fields_read(FIELDS(stream_rows), out->stream_options, "stream_options.", out, p))
@@ -83,19 +83,19 @@ bool generation_read(const serve *s, const json_t *body, uint32_t most_default, 
 
 /* ------------------------------------------------------------------ what the library needs */
 
-static bool read_bias(const serve *s, const char *key, const json_t *value, hearth_logit_bias *out)
+static bool read_bias(const served *m, const char *key, const json_t *value, hearth_logit_bias *out)
 {
     char *end;
     errno = 0;
     long id = strtol(key, &end, 10);
     double bias = json_number_value(value);
     *out = (hearth_logit_bias){(int32_t)id, (float)bias};
-    return end > key && !*end && !errno && id >= 0 && id < (long)s->info.vocabulary_size && json_is_number(value) &&
+    return end > key && !*end && !errno && id >= 0 && id < (long)m->info.vocabulary_size && json_is_number(value) &&
            bias >= -100 && bias <= 100;
 }
 
 /* Reads {"15043": -1.5} into biases [MOST_BIASES]. */
-static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *biases, size_t *count, problem *p)
+static bool read_biases(const served *m, const generation *g, hearth_logit_bias *biases, size_t *count, problem *p)
 {
     const char *key;
     json_t *value;
@@ -104,7 +104,7 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
         return problem_field(p, "logit_bias", "out_of_range", "logit_bias: has more than %d tokens", MOST_BIASES);
     json_object_foreach(g->biases, key, value)
     {
-        if (!read_bias(s, key, value, &biases[(*count)++]))
+        if (!read_bias(m, key, value, &biases[(*count)++]))
             return problem_field(
                 p, "logit_bias", "invalid_value",
                 "logit_bias: must map the numbers of tokens to numbers from -100 to 100, but has \"%.32s\"", key);
@@ -112,12 +112,12 @@ static bool read_biases(const serve *s, const generation *g, hearth_logit_bias *
     return true;
 }
 
-static uint64_t choose_seed(const serve *s, const generation *g, uint32_t number)
+static uint64_t choose_seed(const served *m, const generation *g, uint32_t number)
 {
-    uint64_t seed = s->options.sampling.seed;
+    uint64_t seed = m->options.sampling.seed;
     if (g->seed.given)
         return g->seed.value + number;
-    if (s->options.has_seed)
+    if (m->options.has_seed)
         return seed + number;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
         seed += number;
@@ -125,14 +125,14 @@ static uint64_t choose_seed(const serve *s, const generation *g, uint32_t number
 }
 
 /* Creates the samplers and answers of a job. */
-static hearth_status fill_choices(const serve *s, const generation *g, job *j, const hearth_sampling *sampling,
+static hearth_status fill_choices(const served *m, const generation *g, job *j, const hearth_sampling *sampling,
                                   hearth_error *error)
 {
     const char *stops[MOST_STOPS];
     hearth_answer_options answer = {.stops = stops,
                                     .ignore_end = g->ignores_end,
                                     .max_tokens = g->most_tokens.value,
-                                    .draft_tokens = s->options.draft,
+                                    .draft_tokens = m->options.draft,
                                     .grammar = j->grammar};
     if (json_is_string(g->stops))
         stops[answer.stop_count++] = json_string_value(g->stops);
@@ -141,17 +141,17 @@ static hearth_status fill_choices(const serve *s, const generation *g, job *j, c
     for (size_t i = 0; i < j->choice_count; i++) {
         job_choice *c = &j->choices[i];
         hearth_sampling own = *sampling;
-        own.seed = choose_seed(s, g, c->number % g->count); /* those of a prompt are what it gets alone */
+        own.seed = choose_seed(m, g, c->number % g->count); /* those of a prompt are what it gets alone */
         c->prompt = (uint32_t)(i / (j->choice_count / j->prompt_count));
-        TRY(hearth_sampler_create(&c->sampler, &own, s->info.vocabulary_size, error));
-        TRY(hearth_answer_create(&c->answer, s->model, &answer, error));
+        TRY(hearth_sampler_create(&c->sampler, &own, m->info.vocabulary_size, error));
+        TRY(hearth_answer_create(&c->answer, m->model, &answer, error));
     }
     return HEARTH_OK;
 }
 
-size_t generation_choices(const serve *s, const generation *g, size_t prompts, const char *param, problem *p)
+size_t generation_choices(const served *m, const generation *g, size_t prompts, const char *param, problem *p)
 {
-    size_t choices = prompts * g->count, room = driver_room(s->driver);
+    size_t choices = prompts * g->count, room = driver_room(m->driver);
     if (choices <= room)
         return choices;
     (void)problem_field(p, prompts > 1 ? param : "n", "out_of_range",
@@ -160,19 +160,19 @@ size_t generation_choices(const serve *s, const generation *g, size_t prompts, c
     return 0;
 }
 
-bool generation_send(serve *s, const generation *g, job *j, const char *param, problem *p)
+bool generation_send(served *m, const generation *g, job *j, const char *param, problem *p)
 {
     hearth_sampling sampling = g->sampling;
     hearth_error error = {0};
-    if (!prompts_check(s, j, param, p) || !format_make(s, &g->format, g->behind, &j->grammar, p))
+    if (!prompts_check(m, j, param, p) || !format_make(m, &g->format, g->behind, &j->grammar, p))
         return false;
     hearth_logit_bias *biases = g->biases ? mem_new_array(MOST_BIASES, sizeof *biases) : NULL;
     if (g->biases && !biases)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "logit_bias: out of memory");
-    bool ok = !biases || read_biases(s, g, biases, &sampling.bias_count, p);
+    bool ok = !biases || read_biases(m, g, biases, &sampling.bias_count, p);
     if (biases)
         sampling.biases = biases;
-    hearth_status status = ok ? fill_choices(s, g, j, &sampling, &error) : HEARTH_OK;
+    hearth_status status = ok ? fill_choices(m, g, j, &sampling, &error) : HEARTH_OK;
     mem_free(biases);
     if (!ok)
         return false;
@@ -180,5 +180,5 @@ bool generation_send(serve *s, const generation *g, job *j, const char *param, p
         return problem_of(p, NULL, status, error.text);
     j->most_tokens = g->most_tokens.value;
     j->streams = g->streams;
-    return prompts_send(s, j, p);
+    return prompts_send(m, j, p);
 }

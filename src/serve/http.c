@@ -164,6 +164,13 @@ static const char *header(const exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
+/* Returns the model that a query names: "?model=NAME"; nothing: it names none. */
+static span model_of_query(const exchange *x)
+{
+    const char *name = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "model");
+    return name ? span_of(name) : (span){0};
+}
+
 /* Says what is wrong before a handler is asked. */
 static const route *find_route(exchange *x, const char *path, problem *p)
 {
@@ -200,7 +207,9 @@ static void handle(exchange *x, const char *path)
         reply_problem(&x->reply, &p);
         return;
     }
-    span given = to->has_rest ? span_of(path + strlen(to->path)) : (span){x->body.data, x->body.size};
+    span given = (span){x->body.data, x->body.size};
+    if (strcmp(to->method, "GET") == 0)
+        given = to->has_rest ? span_of(path + strlen(to->path)) : model_of_query(x);
     if (to->answer)
         to->answer(x->serve, given, &x->reply);
     else

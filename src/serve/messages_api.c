@@ -88,15 +88,15 @@ static const char *stop_reason(const said *c)
 /* Returns the stop string that ended an answer; null: none did, or it is not known. */
 static json_t *stop_json(const talk *t, const said *c)
 {
-    const messages *m = t->own;
-    return c->ending.stop == HEARTH_STOP_STRING && m->stop ? json_incref(m->stop) : json_null();
+    const messages *own = t->own;
+    return c->ending.stop == HEARTH_STOP_STRING && own->stop ? json_incref(own->stop) : json_null();
 }
 
 /* Returns a message; what is given is released (NULL: no memory). */
 static json_t *message_json(const talk *t, json_t *content, json_t *reason, json_t *stop, json_t *used)
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", t->id, "type", "message", "role", "assistant",
-                     "model", json_text(span_of(t->serve->options.name)), "content", content, "stop_reason", reason,
+                     "model", json_text(span_of(t->served->options.name)), "content", content, "stop_reason", reason,
                      "stop_sequence", stop, "usage", used);
 }
 
@@ -200,9 +200,9 @@ static const blocks_api api = {.talk = {.id_prefix = "msg_",
 
 /* ------------------------------------------------------------------ requests */
 
-static bool answer(serve *s, json_t *body, reply *out, problem *p)
+static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
-    generation g = generation_default(s);
+    generation g = generation_default(m);
     conversation_fields c;
     if (!fields_read(FIELDS(rows), body, "", &g, p) || !generation_check_stops(g.stops, "stop_sequences", p))
         return false;
@@ -211,20 +211,20 @@ static bool answer(serve *s, json_t *body, reply *out, problem *p)
     if (!messages_read(body, &c, p) ||
         !fields_read(FIELDS(output_rows), json_object_get(body, "output_config"), "output_config.", &g, p) ||
         !generation_read_format(body, "output_config.format", &g, p) ||
-        !conversation_answer(s, &api.talk, &c, &g, out, p))
+        !conversation_answer(m, &api.talk, &c, &g, out, p))
         return false;
-    messages *m = out->talk->own;
+    messages *own = out->talk->own;
     if (json_array_size(g.stops) == 1)
-        m->stop = json_incref(json_array_get(g.stops, 0));
+        own->stop = json_incref(json_array_get(g.stops, 0));
     return true;
 }
 
-static bool count(serve *s, json_t *body, reply *out, problem *p)
+static bool count(served *m, json_t *body, reply *out, problem *p)
 {
     conversation_fields c;
     int32_t *ids;
     size_t tokens;
-    if (!messages_read(body, &c, p) || !conversation_text(s, &c, NULL, NULL, &ids, &tokens, p))
+    if (!messages_read(body, &c, p) || !conversation_text(m, &c, NULL, NULL, &ids, &tokens, p))
         return false;
     hearth_free(ids);
     reply_json(out, json_pack("{s:I}", "input_tokens", (json_int_t)tokens));

@@ -8,9 +8,13 @@
 
 /* name, kind, help. Gauges are set when they are read. */
 // clang-format off
-#define METRICS(X)                                                                                             \
+#define SERVER_METRICS(X)                                                                                      \
     X(REQUESTS,       "hearth_requests_total",               "counter", "Requests that were answered")          \
     X(REFUSED,        "hearth_requests_refused_total",       "counter", "Requests answered with a status of 400 or more") \
+    X(CONNECTIONS,    "hearth_connections",                  "gauge",   "Requests of HTTP that are being read or answered")
+
+/* Of each model. */
+#define MODEL_METRICS(X)                                                                                       \
     X(CANCELLED,      "hearth_requests_cancelled_total",     "counter", "Requests whose client went away")      \
     X(TOO_SLOW,       "hearth_requests_too_slow_total",      "counter", "Requests given up, for their client did not read") \
     X(PROMPT_TOKENS,  "hearth_prompt_tokens_total",          "counter", "Tokens of prompts, of answers that have ended") \
@@ -23,13 +27,12 @@
     X(MAIN_MEMORY,    "hearth_main_memory_bytes",            "gauge",   "Main memory for weights, copies, keys, values and scratch, at most") \
     X(DEVICE_MEMORY,  "hearth_device_memory_bytes",          "gauge",   "The same of the device's memory") \
     X(RUNNING,        "hearth_answers_running",              "gauge",   "Answers that have a sequence")         \
-    X(WAITING,        "hearth_answers_waiting",              "gauge",   "Answers that wait for one")            \
-    X(CONNECTIONS,    "hearth_connections",                  "gauge",   "Requests of HTTP that are being read or answered")
+    X(WAITING,        "hearth_answers_waiting",              "gauge",   "Answers that wait for one")
 // clang-format on
 
 typedef enum metric {
 #define X(id, name, kind, help) METRIC_##id,
-    METRICS(X)
+    SERVER_METRICS(X) MODEL_METRICS(X)
 #undef X
         METRIC_COUNT
 } metric;
@@ -54,6 +57,7 @@ typedef struct histogram {
     atomic_ullong microseconds;               /* their sum                          */
 } histogram;
 
+/* Of the server, or of a model; each uses its own. */
 typedef struct metrics {
     atomic_ullong values[METRIC_COUNT];
     histogram histograms[HISTOGRAM_COUNT];
@@ -76,7 +80,13 @@ static inline uint64_t metrics_get(metrics *m, metric which)
 
 void metrics_observe(metrics *m, histogram_id which, double seconds);
 
-/* Appends the text form of Prometheus, version 0.0.4. false: no memory. */
-bool metrics_print(metrics *m, buffer *out);
+/* What a model counts. */
+typedef struct metrics_of {
+    const char *model; /* the label of its samples; NULL: they have none */
+    metrics *metrics;
+} metrics_of;
+
+/* Appends the text form of Prometheus, version 0.0.4: what the server counts, and each of its models. false: no memory. */
+bool metrics_print(metrics *server, const metrics_of *models, size_t count, buffer *out);
 
 #endif

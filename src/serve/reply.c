@@ -43,11 +43,33 @@ static json_t *parse(span body, problem *p)
     return NULL;
 }
 
+/* Finds the model that a body names. Only where that decides does it matter what the name is. */
+static served *choose(serve *s, const json_t *body, problem *p)
+{
+    const json_t *name = json_object_get(body, "model");
+    if (s->model_count > 1 && name && !json_is_null(name) && !json_is_string(name)) {
+        (void)problem_field(p, "model", "invalid_type", "model: must be a string");
+        return NULL;
+    }
+    return served_choose(s, (span){json_string_value(name), json_string_length(name)}, p);
+}
+
 void reply_to_body(serve *s, span text, reply *out, body_handler *answer)
 {
     problem p = {0};
     json_t *body = parse(text, &p);
-    if (!body || !answer(s, body, out, &p))
+    served *m = body ? choose(s, body, &p) : NULL;
+    if (!m || !answer(m, body, out, &p))
         reply_problem(out, &p);
     json_decref(body);
+}
+
+void reply_of_model(serve *s, span name, reply *out, model_handler *answer)
+{
+    problem p;
+    served *m = served_choose(s, name, &p);
+    if (m)
+        answer(m, out);
+    else
+        reply_problem(out, &p);
 }

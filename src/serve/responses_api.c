@@ -100,8 +100,8 @@ static json_t *response_json(const talk *t, bool ends, json_t *output)
                             !ends    ? "in_progress"
                             : is_cut ? "incomplete"
                                      : "completed",
-                            "error", "incomplete_details", details, "model", json_text(span_of(t->serve->options.name)),
-                            "output", output, "usage", used);
+                            "error", "incomplete_details", details, "model",
+                            json_text(span_of(t->served->options.name)), "output", output, "usage", used);
     if (out && json_object_update(out, r->echo) == 0)
         return out;
     json_decref(out);
@@ -330,11 +330,11 @@ static json_t *echo_json(const json_t *body, const conversation_fields *c, const
 }
 
 /* Sends the conversation; echo and output are the talk's then, or released (NULL: no memory). */
-static bool send(serve *s, const conversation_fields *c, const generation *g, json_t *echo, json_t *output, reply *out,
+static bool send(served *m, const conversation_fields *c, const generation *g, json_t *echo, json_t *output, reply *out,
                  problem *p)
 {
     bool has_memory = echo && output;
-    if (has_memory && conversation_answer(s, &api.talk, c, g, out, p)) {
+    if (has_memory && conversation_answer(m, &api.talk, c, g, out, p)) {
         response *r = out->talk->own;
         r->echo = echo;
         r->output = output;
@@ -345,14 +345,14 @@ static bool send(serve *s, const conversation_fields *c, const generation *g, js
     return has_memory ? false : problem_of(p, NULL, HEARTH_NO_MEMORY, "responses: out of memory");
 }
 
-static bool answer(serve *s, json_t *body, reply *out, problem *p)
+static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
-    generation g = generation_default(s);
+    generation g = generation_default(m);
     conversation_fields c;
     return fields_read(FIELDS(rows), body, "", &g, p) && responses_read(body, &c, p) &&
            fields_read(FIELDS(text_rows), json_object_get(body, "text"), "text.", &g, p) &&
            generation_read_format(body, "text.format", &g, p) &&
-           send(s, &c, &g, echo_json(body, &c, &g), json_array(), out, p);
+           send(m, &c, &g, echo_json(body, &c, &g), json_array(), out, p);
 }
 
 void responses_answer_request(serve *s, span text, reply *out)

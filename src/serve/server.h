@@ -10,13 +10,22 @@
 #include "problem.h"
 #include "serve.h"
 
-struct serve {
-    serve_options options;
-    const hearth_engine *engine;
+/* A model, and the thread that computes with it. */
+typedef struct served {
+    serve *serve;
+    served_options options;
     const hearth_model *model;
     hearth_model_info info;
     driver *driver;
-    metrics metrics;
+    metrics metrics; /* those of the model */
+} served;
+
+struct serve {
+    serve_options options;
+    served *models; /* [model_count] */
+    size_t model_count;
+    ticket_lock computing;    /* of the drivers */
+    metrics metrics;          /* those of the server                         */
     int64_t started;          /* seconds since 1970                          */
     bool is_local;            /* listens at loopback alone                   */
     bool listens;             /* all of it has been opened                   */
@@ -45,13 +54,37 @@ typedef struct reply {
 void reply_json(reply *r, json_t *value);
 void reply_problem(reply *r, const problem *p);
 
-/* body: the whole of it; with GET the rest of the path, mostly nothing. */
+/* body: the whole of it; with GET the rest of the path where the route has one, else the model that the query names, mostly
+ * nothing. */
 typedef void handler(serve *s, span body, reply *out);
 
-/* Fills in the reply to a body that has been parsed; false: *p says why not. */
-typedef bool body_handler(serve *s, json_t *body, reply *out, problem *p);
-/* Parses the body of a request, which must be an object, and has it answered; or says what is wrong. */
+/* Fills in the reply of a model to a body that has been parsed; false: *p says why not. */
+typedef bool body_handler(served *m, json_t *body, reply *out, problem *p);
+/* Parses the body of a request, which must be an object, and has it answered by the model that it names; or says what is
+ * wrong. */
 void reply_to_body(serve *s, span text, reply *out, body_handler *answer);
+
+/* Fills in what there is to say of a model. */
+typedef void model_handler(served *m, reply *out);
+/* Has the model of that name answer, or says that there is none. */
+void reply_of_model(serve *s, span name, reply *out, model_handler *answer);
+
+/* ------------------------------------------------------------------ served.c */
+
+/* Opens a model of a server and starts its thread; as serve_open. What has been opened is to be closed also after a failure. */
+hearth_status served_open(served *m, serve *s, const served_options *options, hearth_error *error);
+/* Stores what it has read; *error: why that is not all. */
+hearth_status served_close(served *m, hearth_error *error);
+
+/* Finds a model by its name; NULL: *p says that there is none, and which there are. */
+served *served_find(serve *s, span name, problem *p);
+/* Finds the model that a request asks by a name: without one the first. A server with one model has it answer to any. */
+served *served_choose(serve *s, span name, problem *p);
+
+/* ------------------------------------------------------------------ serve.c */
+
+/* Raises serve_lost. Any thread. */
+void serve_lose(serve *s);
 
 /* ------------------------------------------------------------------ http.c */
 

@@ -16,7 +16,7 @@
 
 /* ------------------------------------------------------------------ life */
 
-talk *talk_new(serve *s, const talk_api *api, job *j)
+talk *talk_new(served *m, const talk_api *api, job *j)
 {
     talk *t = mem_new(sizeof *t);
     said *choices = mem_new_array(j->choice_count, sizeof *choices);
@@ -27,7 +27,7 @@ talk *talk_new(serve *s, const talk_api *api, job *j)
         mem_free(own);
         return NULL;
     }
-    *t = (talk){.serve = s,
+    *t = (talk){.served = m,
                 .api = api,
                 .own = own,
                 .job = j,
@@ -36,8 +36,8 @@ talk *talk_new(serve *s, const talk_api *api, job *j)
                 .choices = choices,
                 .wants_probabilities = j->wants_probabilities};
     job_share(j);
-    snprintf(t->id, sizeof t->id, "%s%llx-%llx", api->id_prefix, (unsigned long long)s->started,
-             (unsigned long long)atomic_fetch_add(&s->ids, 1));
+    snprintf(t->id, sizeof t->id, "%s%llx-%llx", api->id_prefix, (unsigned long long)m->serve->started,
+             (unsigned long long)atomic_fetch_add(&m->serve->ids, 1));
     for (size_t i = 0; i < t->count; i++) {
         choices[i].number = (uint32_t)i;
         choices[i].ending.stop = HEARTH_STOP_NONE;
@@ -78,7 +78,7 @@ json_t *talk_token_text(talk *t, int32_t token)
     size_t size = 0, rest_size = 0;
     char piece[512];
     if (!t->speller &&
-        hearth_detokenizer_create(&t->speller, t->serve->model, HEARTH_DETOKENIZE_CONTROL | HEARTH_DETOKENIZE_CONTINUE,
+        hearth_detokenizer_create(&t->speller, t->served->model, HEARTH_DETOKENIZE_CONTROL | HEARTH_DETOKENIZE_CONTINUE,
                                   NULL) != HEARTH_OK)
         return NULL;
     (void)hearth_detokenizer_push(t->speller, token, &text, &size, NULL);

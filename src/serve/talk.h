@@ -53,7 +53,7 @@ typedef struct talk_api {
 } talk_api;
 
 typedef struct talk {
-    serve *serve;
+    served *served;
     const talk_api *api;
     void *own; /* [api->own_size] the API's, zeroed at first */
     job *job;
@@ -69,7 +69,7 @@ typedef struct talk {
 } talk;
 
 /* Creates the talk of a job, which it shares, and which is sent later. NULL: no memory. */
-talk *talk_new(serve *s, const talk_api *api, job *j);
+talk *talk_new(served *m, const talk_api *api, job *j);
 /* Ends its job, if that goes on. NULL: none. */
 void talk_free(talk *t);
 

@@ -28,16 +28,16 @@ static const field template_rows[] = {
 };
 
 /* Returns a token for the answer: its number, or also how the vocabulary spells it. */
-static json_t *token_json(const serve *s, int32_t id, bool pieces)
+static json_t *token_json(const served *m, int32_t id, bool pieces)
 {
     span spelling = {.data = ""};
     if (!pieces)
         return json_integer(id);
-    spelling.data = hearth_token_text(s->model, id, &spelling.size);
+    spelling.data = hearth_token_text(m->model, id, &spelling.size);
     return json_pack("{s:I, s:o}", "id", (json_int_t)id, "piece", json_text(spelling));
 }
 
-static bool tokenize(serve *s, json_t *body, reply *out, problem *p)
+static bool tokenize(served *m, json_t *body, reply *out, problem *p)
 {
     tokenize_fields f = {.prompt_special = true, .control = true};
     int32_t *ids;
@@ -51,18 +51,18 @@ static bool tokenize(serve *s, json_t *body, reply *out, problem *p)
         return problem_field(p, "content", "missing", "content: is missing");
     unsigned flags = ((is_prompt ? f.prompt_special : f.special) ? HEARTH_TEXT_SPECIAL : 0) |
                      (f.control ? HEARTH_TEXT_PARSE_CONTROL : 0);
-    hearth_status status = hearth_tokenize(s->model, text.data, text.size, flags, &ids, &count, &error);
+    hearth_status status = hearth_tokenize(m->model, text.data, text.size, flags, &ids, &count, &error);
     if (status != HEARTH_OK)
         return problem_of(p, is_prompt ? "prompt" : "content", status, error.text);
     json_t *list = json_array();
     for (size_t i = 0; i < count && list; i++)
-        if (json_array_append_new(list, token_json(s, ids[i], f.pieces)) != 0) {
+        if (json_array_append_new(list, token_json(m, ids[i], f.pieces)) != 0) {
             json_decref(list);
             list = NULL;
         }
     hearth_free(ids);
     reply_json(out, list ? json_pack("{s:I, s:I, s:o}", "count", (json_int_t)count, "max_model_len",
-                                     (json_int_t)driver_context(s->driver), "tokens", list)
+                                     (json_int_t)driver_context(m->driver), "tokens", list)
                          : NULL);
     return true;
 }
@@ -87,7 +87,7 @@ static bool put_text(hearth_detokenizer *reader, const json_t *tokens, buffer *o
     return buffer_put(out, text, size) || problem_of(p, NULL, HEARTH_NO_MEMORY, "tokens: out of memory");
 }
 
-static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
+static bool detokenize(served *m, json_t *body, reply *out, problem *p)
 {
     json_t *tokens = NULL;
     hearth_detokenizer *reader;
@@ -97,7 +97,7 @@ static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
         return false;
     if (!tokens)
         return problem_field(p, "tokens", "missing", "tokens: is missing");
-    hearth_status status = hearth_detokenizer_create(&reader, s->model, HEARTH_DETOKENIZE_CONTROL, &error);
+    hearth_status status = hearth_detokenizer_create(&reader, m->model, HEARTH_DETOKENIZE_CONTROL, &error);
     if (status != HEARTH_OK)
         return problem_of(p, NULL, status, error.text);
     bool ok = put_text(reader, tokens, &text, p);
@@ -110,7 +110,7 @@ static bool detokenize(serve *s, json_t *body, reply *out, problem *p)
     return ok;
 }
 
-static bool apply_template(serve *s, json_t *body, reply *out, problem *p)
+static bool apply_template(served *m, json_t *body, reply *out, problem *p)
 {
     conversation_fields c;
     bool answers = true;
@@ -119,7 +119,7 @@ static bool apply_template(serve *s, json_t *body, reply *out, problem *p)
     if (!conversation_read(body, &c, p) || !fields_read(FIELDS(template_rows), body, "", &answers, p))
         return false;
     c.no_prompt = !answers;
-    if (!conversation_text(s, &c, &text, &size, NULL, NULL, p))
+    if (!conversation_text(m, &c, &text, &size, NULL, NULL, p))
         return false;
     reply_json(out, json_pack("{s:o}", "prompt", json_text((span){text, size})));
     hearth_free(text);

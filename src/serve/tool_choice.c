@@ -99,12 +99,12 @@ static bool extend(buffer *prompt, span text, span open, problem *p)
     return ok || problem_of(p, NULL, HEARTH_NO_MEMORY, "tool_choice: out of memory");
 }
 
-bool tool_choice_demand(const serve *s, const conversation_fields *c, span text, job_prompt *prompt, tool_demand *out,
+bool tool_choice_demand(const served *m, const conversation_fields *c, span text, job_prompt *prompt, tool_demand *out,
                         problem *p)
 {
     hearth_error error = {0};
     buffer all = {0};
-    hearth_status status = tool_demand_make(out, conversation_convention(s), c->tools, c->demanded, &error);
+    hearth_status status = tool_demand_make(out, conversation_convention(m), c->tools, c->demanded, &error);
     if (status != HEARTH_OK)
         return problem_of(p, "tool_choice", status, error.text);
     if (!extend(&all, text, (span){out->open.data, out->open.size}, p)) {
@@ -113,7 +113,7 @@ bool tool_choice_demand(const serve *s, const conversation_fields *c, span text,
     }
     hearth_free(prompt->ids);
     *prompt = (job_prompt){0};
-    status = model_chat_encode(s->model->tokenizer, (span){all.data, all.size}, &prompt->ids, &prompt->count, &error);
+    status = model_chat_encode(m->model->tokenizer, (span){all.data, all.size}, &prompt->ids, &prompt->count, &error);
     buffer_free(&all);
     return status == HEARTH_OK || problem_of(p, c->name, status, error.text);
 }

@@ -20,6 +20,10 @@ from visit import BUSY, CONTRAST, LAST, LIVE, WIDER, Page, equal, expect
 CHECKS = []
 
 
+def is_live(url):
+    return url.split("?")[0].endswith("/live")
+
+
 def check(needs_mock=False):
     """Registers a check; each begins with a fresh page without conversations."""
     def register(function):
@@ -280,9 +284,9 @@ def missing_addresses(page):
     page.ask("hello")
     page.wait("document.querySelector('#live-note').textContent === 'This server does not tell about its neurons.'")
     expect("model" not in page.seen()[-1]["body"], "a model was named")
-    count = sum(url.endswith("/live") for url in page.browser.requests)
+    count = sum(is_live(url) for url in page.browser.requests)
     page.ask("hello again")
-    equal(sum(url.endswith("/live") for url in page.browser.requests), count, "requests of what is not there")
+    equal(sum(is_live(url) for url in page.browser.requests), count, "requests of what is not there")
 
 
 @check(needs_mock=True)
@@ -309,8 +313,11 @@ def two_models(page):
         choice.value = 'other-7b'; choice.dispatchEvent(new Event('change')); })()""")
     page.reload()
     page.wait("document.querySelector('#model-choice').value === 'other-7b'")
+    page.press("l", "Alt")
     page.ask("hello")
     equal(page.seen()[-1]["body"]["model"], "other-7b", "the model that is asked")
+    asked = {url.split("/")[-1] for url in page.browser.requests if is_live(url)}
+    equal(asked, {"live?model=other-7b"}, "the model that the live view shows")
 
 
 @check(needs_mock=True)
@@ -377,7 +384,7 @@ def files(page):
 def live_view(page):
     """The live view asks only while it is open and an answer is made, and shows what came."""
     def asked():
-        return sum(url.endswith("/live") for url in page.browser.requests)
+        return sum(is_live(url) for url in page.browser.requests)
     begin = asked()
     page.ask("closed")
     equal(asked(), begin, "requests while the view is closed")

@@ -252,7 +252,7 @@ function key(event) {
 
 const settings = new Settings(() => server.ask());
 const server = new Server(settings, commands.askKey);
-const live = new LiveView(() => settings.key);
+const live = new LiveView(() => settings.key, () => server.model);
 const list = new ConversationList({ open, rename, remove });
 const transcript = new Transcript(commands);
 const composer = new Composer(commands);

@@ -90,10 +90,12 @@ export class LiveView {
   #absent = false;   // the server has no /live
   #busy = false;     // an answer is being made
   #key;
+  #model;
 
-  /* key() returns the API key. */
-  constructor(key) {
+  /* key() returns the API key, model() the name of the model that is asked, null where the server named none. */
+  constructor(key, model) {
     this.#key = key;
+    this.#model = model;
     for (let heat = 0; heat < HEATS; heat++)
       byId('live-scale').append(svg('rect', { class: `heat-${heat}`, x: heat, width: '1', height: '1' }));
     byId('live-close').addEventListener('click', () => this.toggle(false));
@@ -139,7 +141,9 @@ export class LiveView {
     this.#asking?.abort();
     this.#asking = new AbortController();
     try {
-      this.#show(await getJson('live', this.#key(), this.#asking.signal));
+      const model = this.#model();
+      const path = model ? `live?model=${encodeURIComponent(model)}` : 'live';
+      this.#show(await getJson(path, this.#key(), this.#asking.signal));
     } catch (error) {
       if (error.name === 'AbortError')
         return INTERVAL_MS;
