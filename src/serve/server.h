@@ -24,7 +24,7 @@ struct serve {
     serve_options options;
     served *models; /* [model_count] */
     size_t model_count;
-    ticket_lock computing;    /* of the drivers */
+    ticket_lock computing;    /* its drivers hold it for each step           */
     metrics metrics;          /* those of the server                         */
     int64_t started;          /* seconds since 1970                          */
     bool is_local;            /* listens at loopback alone                   */
