@@ -5,19 +5,23 @@ What HTTP costs: a server of MODEL is asked by one client, then by many at once,
 without a server, in turns. Prompts are lists of random tokens, answers are streamed. Prints medians over the rounds:
 
     one client    tokens per second of its answer, over those of `hearth bench`
-    N clients     tokens per second of all answers together once all prompts are read, over those of `hearth bench --batch N`;
-                  how long clients waited between two tokens: median, P99, the longest
+    N clients     tokens per second of all answers together while all are written, over those of `hearth bench --batch N`;
+                  the time that `hearth bench` would need for all prompts and then for all answers, over the time from the first
+                  request to the last token; how long clients waited between two tokens: median, P99, the longest
 """
 import argparse
 import http.client
 import json
 import random
 import re
+import selectors
+import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
+
+PIECE = b"data: {"  # of each piece of an answer
 
 
 def start(arguments, options):
@@ -31,22 +35,33 @@ def start(arguments, options):
     return server, found.group(1), int(found.group(2))
 
 
-def ask(where, prompt, answer):
-    """Returns the times at which tokens came."""
-    connection = http.client.HTTPConnection(*where, timeout=600)
-    body = {"prompt": prompt, "max_tokens": answer, "temperature": 0, "stream": True, "ignore_eos": True}
-    connection.request("POST", "/v1/completions", json.dumps(body))
-    reply = connection.getresponse()
-    if reply.status != 200:
-        sys.exit(f"serve.py: status {reply.status}: {reply.read()!r}")
-    times = []
-    for line in reply:
-        if line.startswith(b"data: {"):
-            if b'"error"' in line:
-                sys.exit(f"serve.py: {line!r}")
-            times.append(time.monotonic())
-    connection.close()
-    return times
+def request(where, prompt, answer):
+    """Sends a request and returns its socket."""
+    body = json.dumps({"prompt": prompt, "max_tokens": answer, "temperature": 0, "stream": True, "ignore_eos": True})
+    connection = socket.create_connection(where, timeout=600)
+    connection.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    return connection
+
+
+def ask(where, prompts, answer):
+    """Returns for each prompt the times at which tokens came. What is read is only searched for what begins a piece: a client
+    that took its time would take it from the server, which computes with the same cores."""
+    times, before = [[] for _ in prompts], [b""] * len(prompts)
+    with selectors.DefaultSelector() as selector:
+        for i, prompt in enumerate(prompts):
+            selector.register(request(where, prompt, answer), selectors.EVENT_READ, i)
+        while selector.get_map():
+            for key, _ in selector.select():
+                i, data = key.data, key.fileobj.recv(1 << 16)
+                now, piece = time.monotonic(), before[i] + data
+                if b'"error"' in piece or (not data and b"[DONE]" not in piece):
+                    sys.exit(f"serve.py: {piece!r}")
+                times[i] += [now] * (piece.count(PIECE) - before[i].count(PIECE))
+                before[i] = piece[-len(PIECE):]
+                if b"[DONE]" in piece:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+    return [t[:answer] for t in times]  # behind the last token comes a piece that says why the answer has ended
 
 
 def tokens(count, vocabulary):
@@ -54,35 +69,30 @@ def tokens(count, vocabulary):
 
 
 def one(where, arguments, vocabulary):
-    times = ask(where, tokens(arguments.prompt, vocabulary), arguments.answer)
+    [times] = ask(where, [tokens(arguments.prompt, vocabulary)], arguments.answer)
     return (len(times) - 1) / (times[-1] - times[0])
 
 
 def many(where, arguments, vocabulary):
-    """Returns tokens per second while all clients had an answer, and all waits."""
-    all_times = [None] * arguments.clients
-
-    def client(i):
-        all_times[i] = ask(where, tokens(arguments.prompt, vocabulary), arguments.answer)
-
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(arguments.clients)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    """Returns tokens per second while all answers were written, the seconds of all that, and all waits."""
+    start = time.monotonic()
+    all_times = ask(where, [tokens(arguments.prompt, vocabulary) for _ in range(arguments.clients)], arguments.answer)
     begin, end = max(t[0] for t in all_times), min(t[-1] for t in all_times)
-    if end <= begin:
-        sys.exit("serve.py: some answers ended before others began: longer answers are needed")
-    inside = sum(begin < t <= end for times in all_times for t in times)
+    inside = [[t for t in times if begin <= t <= end] for times in all_times]
+    if min(map(len, inside)) < 2:
+        sys.exit("serve.py: hardly a token came while all answers were written: longer answers are needed")
+    speed = sum((len(times) - 1) / (times[-1] - times[0]) for times in inside)
     waits = [b - a for times in all_times for a, b in zip(times, times[1:])]
-    return inside / (end - begin), waits
+    return speed, max(t[-1] for t in all_times) - start, waits
 
 
 def bench(arguments, batch, options):
+    """Returns tokens per second of reading a prompt, and of decoding behind it."""
     out = subprocess.run(
         [arguments.hearth, "bench", arguments.model, "--json", "--prompt-lengths", str(arguments.prompt), "--contexts", "0",
-         "--batch", str(batch), "-n", str(min(arguments.answer, 64)), "-r", "3", *options], check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(out.stdout)["rows"][-1]["decode_tokens_per_second"]
+         "--batch", str(batch), "-n", str(arguments.answer), "-r", "3", *options], check=True, stdout=subprocess.PIPE, text=True)
+    row = json.loads(out.stdout)["rows"][-1]
+    return row["prefill_tokens_per_second"], row["decode_tokens_per_second"]
 
 
 def main():
@@ -101,9 +111,11 @@ def main():
         vocabulary = json.load(connection.getresponse())["data"][0]["meta"]["n_vocab"]
         rows = []
         for _ in range(arguments.rounds):
-            row = {"one": one(where, arguments, vocabulary), "bench one": bench(arguments, 1, options)}
-            row["many"], waits = many(where, arguments, vocabulary)
-            row["bench many"] = bench(arguments, arguments.clients, options)
+            row = {"one": one(where, arguments, vocabulary)}
+            read, row["bench one"] = bench(arguments, 1, options)
+            row["many"], row["seconds"], waits = many(where, arguments, vocabulary)
+            _, row["bench many"] = bench(arguments, arguments.clients, options)
+            row["bench seconds"] = arguments.clients * (arguments.prompt / read + arguments.answer / row["bench many"])
             waits.sort()
             row["median"], row["P99"], row["longest"] = (1e3 * waits[int(p * (len(waits) - 1))] for p in (0.5, 0.99, 1))
             rows.append(row)
@@ -118,7 +130,8 @@ def main():
     print(f"one client: {median(lambda r: r['one']):.1f} tokens/s, "
           f"{median(lambda r: r['one'] / r['bench one']):.3f} of hearth bench")
     print(f"{arguments.clients} clients: {median(lambda r: r['many']):.1f} tokens/s, "
-          f"{median(lambda r: r['many'] / r['bench many']):.3f} of hearth bench --batch {arguments.clients}")
+          f"{median(lambda r: r['many'] / r['bench many']):.3f} of hearth bench --batch {arguments.clients}; "
+          f"all in {median(lambda r: r['seconds']):.2f} s, {median(lambda r: r['bench seconds'] / r['seconds']):.3f} of its speed")
     print(f"between tokens, ms: median {median(lambda r: r['median']):.1f}, P99 {median(lambda r: r['P99']):.1f} "
           f"({median(lambda r: r['P99'] / r['median']):.2f} times it), longest {median(lambda r: r['longest']):.1f}")
 

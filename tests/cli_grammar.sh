@@ -19,6 +19,8 @@ person='\{"name": ?"(Lily|Tom)", ?"age": ?[0-9]{1,2}\}'
 for seed in 1 2 3 4 5 6; do
     fits '(yes|no)[!?][!?]' -p "Is it so? " --grammar "$scratch/rules" --seed "$seed" --temp 1
     fits "$person" -p "Once" --json-schema "$scratch/schema" --seed "$seed" --temp 1
+    fits "$person" -p "Once" --json-schema " $(cat "$scratch/schema")" --seed "$seed" --temp 1
+    fits 'yes|no' -p "Is it so? " --grammar 'root ::= "yes" | "no"' --seed "$seed" --temp 1
     fits "$person" -p "Once" --json-schema "$scratch/schema" --seed "$seed" --temp 1 --draft 7 --ignore-eos
     fits "$person" --chat "Who is it?" --chat-template chatml --json-schema "$scratch/schema" --seed "$seed" --temp 1
 done

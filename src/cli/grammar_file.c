@@ -5,7 +5,15 @@
 #include "../base/memory.h"
 #include "../chat/reasoning.h"
 
+#include <string.h>
+
 #define MOST_BYTES ((size_t)4 << 20)
+
+/* Returns whether a value is no file but what would stand in one: a schema is an object, and rules are written with ::=. */
+static bool is_text(const char *value, hearth_grammar_form form)
+{
+    return form == HEARTH_GRAMMAR_GBNF ? strstr(value, "::=") != NULL : value[strspn(value, " \t\r\n")] == '{';
+}
 
 hearth_status grammar_file_read(grammar_file *out, const char *grammar, const char *schema, hearth_error *error)
 {
@@ -13,9 +21,19 @@ hearth_status grammar_file_read(grammar_file *out, const char *grammar, const ch
         return fail(error, HEARTH_INVALID, "run: --json-schema: excludes --grammar, which was given as well");
     if (!grammar && !schema)
         return HEARTH_OK;
-    out->path = grammar ? grammar : schema;
+    const char *value = grammar ? grammar : schema;
     out->form = grammar ? HEARTH_GRAMMAR_GBNF : HEARTH_GRAMMAR_JSON_SCHEMA;
-    return file_read(&out->text, &out->size, out->path, MOST_BYTES, error);
+    if (!is_text(value, out->form)) {
+        out->name = value;
+        return file_read(&out->text, &out->size, value, MOST_BYTES, error);
+    }
+    out->name = grammar ? "--grammar" : "--json-schema";
+    out->size = strlen(value);
+    out->text = mem_new(out->size + 1);
+    if (!out->text)
+        return fail_memory(error, out->name, out->size + 1);
+    memcpy(out->text, value, out->size);
+    return HEARTH_OK;
 }
 
 void grammar_file_free(grammar_file *f)
@@ -28,9 +46,9 @@ hearth_status grammar_file_make(const grammar_file *f, const hearth_model *model
                                 hearth_error *error)
 {
     hearth_error why = {0};
-    if (!f->path)
+    if (!f->name)
         return HEARTH_OK;
     hearth_status status =
         hearth_grammar_create(out, model, f->form, f->text, f->size, reasoning_answer_mark(prompt), &why);
-    return status == HEARTH_OK ? status : fail(error, status, "%s: %s", f->path, why.text);
+    return status == HEARTH_OK ? status : fail(error, status, "%s: %s", f->name, why.text);
 }

@@ -33,10 +33,11 @@ static const option rows[] = {
     {OPTION_ROW(0, "stop", TEXTS, run_values, stops, "TEXT",
                 "ends the answer where it would say TEXT; may be given several times")},
     {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
-    {OPTION_ROW(0, "grammar", TEXT, run_values, grammar, "FILE",
+    {OPTION_ROW(0, "grammar", TEXT, run_values, grammar, "FILE|TEXT",
                 "the answer is a text of this grammar, in the notation of llama.cpp (GBNF)"),
      .alias = "grammar-file"},
-    {OPTION_ROW(0, "json-schema", TEXT, run_values, json_schema, "FILE", "the answer is JSON that this schema allows"),
+    {OPTION_ROW(0, "json-schema", TEXT, run_values, json_schema, "FILE|TEXT",
+                "the answer is JSON that this schema allows"),
      .alias = "json-schema-file"},
     {OPTION_ROW(
          0, "draft", COUNT, run_values, draft, "N",
