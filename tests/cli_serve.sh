@@ -18,7 +18,7 @@ refused 2 "has no key" "${serve[@]}" --api-key-file "$scratch/keys"
 refused 1 "no-such-folder: is no folder" "${serve[@]}" -q --cache-dir no-such-folder
 refused 2 "--cache-memory: 'much' is not a size" "${serve[@]}" --cache-memory much
 refused 2 "do not hold the keys and values of one token" "${serve[@]}" -q --cache-memory 8
-refused 2 "biases[0].token is 512" "${serve[@]}" -q --logit-bias 512=1
+refused 2 "token is 512, expected 0 to 511" "${serve[@]}" -q --logit-bias 512=1
 refused 2 "--pooling" "${serve[@]}" --pooling max
 refused 2 "--body-limit: 'much' is not a size" "${serve[@]}" --body-limit much
 refused 2 "there is none named 'nobody'" "${serve[@]}" -q --chat-template nobody
