@@ -59,16 +59,21 @@ static hearth_session *new_session(const joins *j)
     return session;
 }
 
-/* Returns the tokens per second of a prompt of 512, and of all places decoding behind 128 tokens each. */
+/* Returns the tokens per second of a prompt of 512, and of all places decoding behind 128 tokens each; with the logits that tokens
+ * are chosen by. */
 static void time_fixed(const joins *j, double *prompt_rate, double *answer_rate)
 {
     static hearth_row rows[MOST_PLACES * 128 + LONG_PROMPT];
     hearth_error error;
     hearth_session *session = new_session(j);
+    float *logits = malloc((size_t)j->places * j->vocabulary * sizeof *logits);
+    if (!logits)
+        exit(1);
     for (uint32_t i = 0; i < LONG_PROMPT; i++)
         rows[i] = (hearth_row){(int32_t)below(j->vocabulary), 0, i + 1 == LONG_PROMPT};
     double start = seconds();
     check(hearth_session_feed(session, rows, LONG_PROMPT, &error), &error);
+    check(hearth_session_logits(session, 0, 1, logits, &error), &error);
     *prompt_rate = LONG_PROMPT / (seconds() - start);
     check(hearth_session_truncate(session, 0, 0, &error), &error);
     for (uint32_t i = 0; i < j->places * 128; i++)
@@ -79,8 +84,10 @@ static void time_fixed(const joins *j, double *prompt_rate, double *answer_rate)
         for (uint32_t i = 0; i < j->places; i++)
             rows[i] = (hearth_row){(int32_t)below(j->vocabulary), i, true};
         check(hearth_session_feed(session, rows, j->places, &error), &error);
+        check(hearth_session_logits(session, 0, j->places, logits, &error), &error);
     }
     *answer_rate = j->places * FIXED_STEPS / (seconds() - start);
+    free(logits);
     hearth_session_destroy(session);
 }
 
