@@ -43,6 +43,39 @@ struct driver {
     size_t listed_count, running;
 };
 
+/* ------------------------------------------------------------------ what others may know */
+
+/* Lists what is being answered, and what was counted so far. now: else it may wait. */
+static void publish(driver *d, bool now)
+{
+    double time = clock_seconds();
+    if (!d->scheduler)
+        return;
+    if (!now && time - d->published < LIST_SECONDS)
+        return;
+    d->published = time;
+    hearth_load load = hearth_scheduler_load(d->scheduler);
+    metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
+    live_note(d->live, d->session, load.answer_tokens, d->scheduled);
+    uint64_t neurons, active;
+    live_totals(d->live, &neurons, &active);
+    metrics_set(d->options.metrics, METRIC_NEURONS, neurons);
+    metrics_set(d->options.metrics, METRIC_ACTIVE_NEURONS, active);
+    metrics_set(d->options.metrics, METRIC_TOKEN_BYTES, (uint64_t)hearth_session_token_bytes(d->session));
+    pthread_mutex_lock(&d->lock);
+    d->running = d->scheduled;
+    d->listed_count = 0;
+    for (job *j = d->jobs; j; j = j->next)
+        for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
+            const job_choice *c = &j->choices[i];
+            if (c->request)
+                d->listed[d->listed_count++] = (driver_answer){.prompt_tokens = j->prompts[c->prompt].count,
+                                                               .answer_tokens = c->told,
+                                                               .seconds = time - j->arrived};
+        }
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* ------------------------------------------------------------------ choices end */
 
 static void link_job(driver *d, job *j)
@@ -71,9 +104,10 @@ static void end_choice(driver *d, job_choice *c)
         atomic_store(&j->cancelled, true);
         j->is_too_slow = true;
     }
-    (void)outbox_put(&j->outbox, &c->end);
     j->left--;
     mailbox_done(&d->box, job_places(j, j->left + 1) - job_places(j, j->left));
+    publish(d, true); /* whoever learns of the end finds it counted */
+    (void)outbox_put(&j->outbox, &c->end);
     if (j->left > 0)
         return;
     if (atomic_load(&j->cancelled))
@@ -279,36 +313,7 @@ static void cancel_jobs(driver *d)
     }
 }
 
-/* ------------------------------------------------------------------ what others may know */
-
-/* Lists what is being answered. */
-static void publish(driver *d, bool now)
-{
-    double time = clock_seconds();
-    if (!now && time - d->published < LIST_SECONDS)
-        return;
-    d->published = time;
-    hearth_load load = hearth_scheduler_load(d->scheduler);
-    metrics_set(d->options.metrics, METRIC_STEPS, load.steps);
-    live_note(d->live, d->session, load.answer_tokens, d->scheduled);
-    uint64_t neurons, active;
-    live_totals(d->live, &neurons, &active);
-    metrics_set(d->options.metrics, METRIC_NEURONS, neurons);
-    metrics_set(d->options.metrics, METRIC_ACTIVE_NEURONS, active);
-    metrics_set(d->options.metrics, METRIC_TOKEN_BYTES, (uint64_t)hearth_session_token_bytes(d->session));
-    pthread_mutex_lock(&d->lock);
-    d->running = d->scheduled;
-    d->listed_count = 0;
-    for (job *j = d->jobs; j; j = j->next)
-        for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
-            const job_choice *c = &j->choices[i];
-            if (c->request)
-                d->listed[d->listed_count++] = (driver_answer){.prompt_tokens = j->prompts[c->prompt].count,
-                                                               .answer_tokens = c->told,
-                                                               .seconds = time - j->arrived};
-        }
-    pthread_mutex_unlock(&d->lock);
-}
+/* ------------------------------------------------------------------ what others ask */
 
 size_t driver_list(driver *d, driver_answer *out, size_t most, size_t *running, size_t *waiting)
 {
