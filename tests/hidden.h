@@ -21,7 +21,7 @@ static inline void check_hidden(stack *s, size_t rows)
     stack_check(hearth_session_hidden(s->session, 0, rows, hidden, &error), &error);
     stack_check(hearth_session_logits(s->session, 0, rows, logits, &error), &error);
     for (size_t i = 0; i < rows * vocabulary; i++) {
-        const float *w = (const float *)((const char *)head->data + i % vocabulary * head->row_bytes);
+        const float *w = matrix_row(head, i % vocabulary);
         double sum = 0, size = 0;
         for (size_t k = 0; k < d; k++) {
             sum += (double)w[k] * hidden[i / vocabulary * d + k];
