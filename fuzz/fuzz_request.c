@@ -61,10 +61,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     serve *s = open_server();
     long before = mem_live();
-    reply r = {0};
     if (size == 0)
         return 0;
-    handlers[data[0] % (sizeof handlers / sizeof *handlers)](s, (span){(const char *)data + 1, size - 1}, &r);
+    handler *asked = handlers[data[0] % (sizeof handlers / sizeof *handlers)];
+    bool anthropic = asked == messages_answer_request || asked == messages_count_tokens;
+    reply r = {.errors = anthropic ? &problem_anthropic : &problem_openai}; /* as their routes have it */
+    asked(s, (span){(const char *)data + 1, size - 1}, &r);
     json_t *answer = json_loadb(r.body.data, r.body.size, JSON_ALLOW_NUL, NULL); /* tokens may hold a 0 */
     if (r.talk || !answer || (r.status != 200 && r.status != 400 && r.status != 503))
         abort();
