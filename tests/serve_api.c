@@ -1,5 +1,5 @@
 /* serve_api.c - the handlers without HTTP, with a real model and a thread that computes: what they answer, and that every
- * allocation may fail. */
+ * allocation may fail. Long, as every API is asked the same ways, by helpers that only make sense together. */
 #include "../src/base/memory.h"
 #include "../src/serve/api.h"
 

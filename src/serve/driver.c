@@ -49,8 +49,6 @@ struct driver {
 static void publish(driver *d, bool now)
 {
     double time = clock_seconds();
-    if (!d->scheduler)
-        return;
     if (!now && time - d->published < LIST_SECONDS)
         return;
     d->published = time;
@@ -66,7 +64,7 @@ static void publish(driver *d, bool now)
     d->running = d->scheduled;
     d->listed_count = 0;
     for (job *j = d->jobs; j; j = j->next)
-        for (size_t i = 0; i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
+        for (size_t i = 0; j->running > 0 && i < j->choice_count && d->listed_count < MOST_LISTED; i++) {
             const job_choice *c = &j->choices[i];
             if (c->request)
                 d->listed[d->listed_count++] = (driver_answer){.prompt_tokens = j->prompts[c->prompt].count,
@@ -106,7 +104,6 @@ static void end_choice(driver *d, job_choice *c)
     }
     j->left--;
     mailbox_done(&d->box, job_places(j, j->left + 1) - job_places(j, j->left));
-    publish(d, true); /* whoever learns of the end finds it counted */
     (void)outbox_put(&j->outbox, &c->end);
     if (j->left > 0)
         return;
@@ -130,6 +127,7 @@ static void on_end(void *user, const hearth_outcome *outcome)
     c->ending.answer_tokens = outcome->answer_tokens;
     if (outcome->status != HEARTH_OK && c->ending.status == HEARTH_OK)
         choice_fail(c, outcome->status, NULL, outcome->error);
+    publish(d, true); /* whoever learns of the end finds it counted */
     end_choice(d, c);
 }
 
