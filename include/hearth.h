@@ -943,6 +943,54 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
 /* Prints the placement as JSON. *json is terminated and freed with hearth_free. */
 hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error);
 
+/* ------------------------------------------- experimental: hot sets that live */
+
+/* Whether the neurons that a device has of a layer change while the engine computes, in layers of form split that skip neurons
+ * and have no experts. Main memory has the weights of all neurons, so a change copies one neuron to the device. */
+typedef enum hearth_hot_set {
+    HEARTH_HOT_SET_STATIC,   /* those of the placement stay; they are only counted                         */
+    HEARTH_HOT_SET_ADAPTIVE, /* neurons that became active more often take the places of others            */
+    HEARTH_HOT_SET_FROZEN,   /* the same while a prompt is read; while an answer is made nothing changes   */
+    HEARTH_HOT_SET_COUNT
+} hearth_hot_set;
+
+typedef struct hearth_hot_options {
+    hearth_hot_set how;
+    uint32_t most_swaps; /* neurons of a layer that may change per token; 0: 4 */
+} hearth_hot_options;
+
+/* What came of it since hearth_engine_follow. */
+typedef struct hearth_hot_report {
+    uint64_t layers;            /* whose neurons can change                                            */
+    uint64_t active, on_device; /* neurons of theirs that were active, over all tokens; of these the device's */
+    uint64_t swaps, bytes;      /* neurons that changed places with another; copied for that           */
+    double seconds;             /* that looking and copying took                                       */
+} hearth_hot_report;
+
+/* Lets the hot sets of an engine live from now on, for sessions that are created afterwards. Changes depend on counts alone: the
+ * same tokens in the same steps give the same sets. Where no layer can change, nothing does.
+ * HEARTH_INVALID: `how` is not a hearth_hot_set. HEARTH_NO_MEMORY, HEARTH_DEVICE. */
+hearth_status hearth_engine_follow_sized(hearth_engine *engine, const hearth_hot_options *options, size_t options_size,
+                                         hearth_error *error);
+static inline hearth_status hearth_engine_follow(hearth_engine *engine, const hearth_hot_options *options,
+                                                 hearth_error *error)
+{
+    return hearth_engine_follow_sized(engine, options, sizeof *options, error);
+}
+
+/* Reports it; zeros before hearth_engine_follow. Waits for a step that runs. HEARTH_DEVICE: the device failed. */
+hearth_status hearth_engine_hot_set_sized(const hearth_engine *engine, hearth_hot_report *out, size_t out_size,
+                                          hearth_error *error);
+static inline hearth_status hearth_engine_hot_set(const hearth_engine *engine, hearth_hot_report *out,
+                                                  hearth_error *error)
+{
+    return hearth_engine_hot_set_sized(engine, out, sizeof *out, error);
+}
+
+/* Makes the placement by which an engine computes now, for hearth_placement_print or another engine: that of its creation,
+ * with the neurons that have changed sides. */
+hearth_status hearth_engine_placement(hearth_placement **out, const hearth_engine *engine, hearth_error *error);
+
 /* ------------------------------------------- experimental: a model that places itself */
 
 /* A model placed by measurement: what a token takes on the CPU and on the runtime's device decides the form of every layer,

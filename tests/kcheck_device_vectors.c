@@ -411,6 +411,38 @@ static void check_compact(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* ------------------------------------------------------------------ tally */
+
+/* Launched twice, so that numbers add up. A list is empty, has all neurons, or some. */
+static void check_tally(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        uint32_t count = random_count(rng);
+        size_t neurons = sizes[s], n = neurons + random_below(rng, 9);
+        uint32_t *list = array_new(PROMPT_ROWS * n, sizeof *list), *listed = array_new(PROMPT_ROWS, sizeof *listed);
+        uint32_t *fired = array_new(neurons, sizeof *fired);
+        snprintf(c->size, sizeof(c->size), "%u rows of %zu", count, neurons);
+        for (size_t i = 0; i < neurons; i++)
+            fired[i] = (uint32_t)random_below(rng, 1000);
+        for (size_t t = 0; t < count; t++)
+            for (size_t i = 0, share = random_below(rng, 5); i < neurons; i++)
+                if (random_below(rng, 4) < share)
+                    list[t * n + listed[t]++] = (uint32_t)i;
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), word_room(d, list, PROMPT_ROWS * n),
+                        word_room(d, listed, PROMPT_ROWS), word_room(d, fired, neurons)};
+        for (size_t run = 0; run < 2; run++) {
+            DEVICE_DO(c, d, DEVICE_tally, items_of(neurons, TALLY_NEURONS), room_of(&rooms[0]), room_of(&rooms[1]),
+                      room_of(&rooms[2]), room_of(&rooms[3]), UINT(n), UINT(neurons));
+            for (size_t t = 0; t < count; t++)
+                for (size_t i = 0; i < listed[t]; i++)
+                    fired[list[t * n + i]]++;
+            expect_room(c, "fired", fired, &rooms[3]);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(list), free(listed), free(fired);
+    }
+}
+
 /* ------------------------------------------------------------------ activate */
 
 enum { KINDS = KIND_SWIGLU_CLAMPED + 1 };
@@ -569,6 +601,8 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_cut(c, d, &rng);
     check_begin(c, "compact");
     check_compact(c, d, &rng);
+    check_begin(c, "tally");
+    check_tally(c, d, &rng);
     check_begin(c, "activate");
     check_activate(c, d, &rng);
     check_device_recurrent(c, d, &rng);

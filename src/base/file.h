@@ -53,6 +53,9 @@ hearth_status file_writer_commit(file_writer *writer, hearth_error *error);
 /* Frees the writer and removes what it wrote. */
 void file_writer_discard(file_writer *writer);
 
+/* Writes a file at once: all of it or, with an error of the functions above, nothing. */
+hearth_status file_write(const char *path, const void *data, size_t size_bytes, hearth_error *error);
+
 /* Fault injection for tests: the n-th read, map, write, sync, link or rename from now on (0: the next) fails with
  * errno ENOSPC (writes) or EIO. Only that one fails. -1: none. */
 void file_fail_at(long n);

@@ -314,3 +314,14 @@ void file_writer_discard(file_writer *writer)
     mem_free(writer->buffer);
     mem_free(writer);
 }
+
+hearth_status file_write(const char *path, const void *data, size_t size_bytes, hearth_error *error)
+{
+    file_writer *writer;
+    TRY(file_writer_open(&writer, path, error));
+    hearth_status status = file_writer_put(writer, data, size_bytes, error);
+    if (status == HEARTH_OK)
+        return file_writer_commit(writer, error);
+    file_writer_discard(writer);
+    return status;
+}

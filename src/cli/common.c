@@ -5,6 +5,7 @@
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
+#include "hot_set.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,6 +21,8 @@ static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
 static const char *const stream_choices[] = {
     [HEARTH_STREAM_AUTO] = "auto", [HEARTH_STREAM_ON] = "on", [HEARTH_STREAM_OFF] = "off", NULL};
+static const char *const hot_set_choices[] = {"off", "static", "adaptive", "frozen", NULL};
+_Static_assert(HEARTH_HOT_SET_COUNT == 3, "off, and one of them");
 static const char *const mode_choices[] = {
     "auto",
 #define X(mode, name) name,
@@ -87,6 +90,12 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "gpu-neurons", GIVEN_COUNT, engine_options, gpu_neurons, "K",
                 "of these layers the first K neurons in the file's order (the hot ones of an ordered file), the others "
                 "on the CPU at the same time; all where only --gpu-layers says how much")},
+    {OPTION_ROW(
+         0, "hot-set", CHOICE, engine_options, hot_set, "off|static|adaptive|frozen",
+         "which neurons the device has of layers on both sides: those of the placement (off, the default; static "
+         "also counts hits), those that are active most often lately (adaptive), or lately in the prompt (frozen: "
+         "nothing changes during an answer)"),
+     .choices = hot_set_choices},
     {OPTION_ROW(0, "vram", TEXT, engine_options, vram, "SIZE",
                 "what a plan may take of the device's memory (8G); else its budget")},
     {OPTION_ROW(0, "ram", TEXT, engine_options, ram, "SIZE", "what a plan may take of main memory; else what is free")},
@@ -360,12 +369,14 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
             common_say_warnings(out);
             planning_say(out);
         }
+        TRY_OR(failed, status, hot_set_follow(out, o, error));
         return HEARTH_OK;
     }
     TRY_OR(failed, status, common_place(&placement, out->model, o, error));
     bool needs_device = placement && placement_needs_device(placement);
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
     TRY_OR(failed, status, load_engine(out, o, placement, p, error));
+    TRY_OR(failed, status, hot_set_follow(out, o, error));
     progress_clear(p);
     if (!o->messages.quiet)
         common_say_warnings(out);

@@ -37,6 +37,7 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
+    unsigned hot_set;       /* off, then those of hearth_hot_set (hot_set.h)                           */
     const char *vram, *ram; /* sizes that a plan may take; NULL: the device's budget, and what is free */
     bool plans;             /* set by commands that let the model place itself beside a device         */
     uint32_t sequences;     /* that such a plan leaves room for; 0: one                                */
@@ -50,7 +51,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 18
+#define ENGINE_OPTION_COUNT 19
 #define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];

@@ -218,7 +218,6 @@ static hearth_status write_page(const char *folder, const command *c, hearth_err
 {
     page p = {0};
     char name[64], path[4096];
-    file_writer *file;
     page_name(name, c ? c->path : "");
     if ((size_t)snprintf(path, sizeof path, "%s/%s." SECTION, folder, name) >= sizeof path)
         return fail(error, HEARTH_INVALID, "manual: %.64s...: the name is too long", folder);
@@ -226,14 +225,8 @@ static hearth_status write_page(const char *folder, const command *c, hearth_err
         put_command_page(&p, c);
     else
         put_overview_page(&p);
-    hearth_status status = p.lost ? fail_memory(error, path, p.text.size) : file_writer_open(&file, path, error);
-    if (status == HEARTH_OK) {
-        status = file_writer_put(file, p.text.data, p.text.size, error);
-        if (status == HEARTH_OK)
-            status = file_writer_commit(file, error);
-        else
-            file_writer_discard(file);
-    }
+    hearth_status status =
+        p.lost ? fail_memory(error, path, p.text.size) : file_write(path, p.text.data, p.text.size, error);
     buffer_free(&p.text);
     return status;
 }

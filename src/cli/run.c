@@ -4,6 +4,7 @@
 #include "../base/file.h"
 #include "../model/chat.h"
 #include "../model/model.h"
+#include "hot_set.h"
 #include "output.h"
 #include "prompt_cache.h"
 #include "terminal.h"
@@ -52,6 +53,8 @@ static const option rows[] = {
     {OPTION_ROW(0, "prompt-cache", TEXT, run_values, prompt_cache, "FILE",
                 "what was read of the prompt is stored in FILE, and a prompt that begins alike is read from where they "
                 "differ; with -p, -f or --chat")},
+    {OPTION_ROW(0, "save-hot-set", TEXT, run_values, save_hot_set, "FILE",
+                "at the end, writes the placement with the neurons that the device has by then; --place takes it")},
     {OPTION_ROW(
         0, "json", FLAG, run_values, json, NULL,
         "one object: text (without the prompt), ids, prompt_tokens, reused_tokens (of these, from --prompt-cache), "
@@ -59,7 +62,9 @@ static const option rows[] = {
         "(those of ids), decode_seconds (choosing and reading them), draft_tokens (guessed), accepted_tokens "
         "(of these, part of the answer), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
-        "device, placement, pruning and plan (as `hearth plan --json` has it), where there is one; seed, where the "
+        "device, placement, pruning and plan (as `hearth plan --json` has it), where there is one; "
+        "hot_set, with --hot-set: hit_rate (of the active neurons, the share that was on the device), swaps, bytes, "
+        "seconds; seed, where the "
         "temperature is not 0; with --chat also "
         "prompt, the rendered text, and reasoning (text is then without it)")},
     TRACE_ROW(run_values),
@@ -234,6 +239,7 @@ void chat_report(chat *s, const hearth_result *r)
         report_more(s, r);
         planning_say_run(&s->loaded, &run);
     }
+    hot_set_say(&s->loaded, s->engine_options);
     fprintf(stderr, "%zu token%s, %.1f tokens/s", r->answer_tokens, r->answer_tokens == 1 ? "" : "s",
             rate(r->answer_tokens, r->answer_seconds));
     if (r->draft_tokens > 0)
@@ -287,6 +293,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
     bool set = json_object_set_new(object, "pruning", common_pruning_json(l)) == 0;
     set &= json_object_set_new(object, "reused_tokens", json_integer((json_int_t)s->reused)) == 0;
     set &= json_object_set_new(object, "plan", planning_json(l, &run)) == 0;
+    set &= json_object_set_new(object, "hot_set", hot_set_json(l, s->engine_options)) == 0;
     if (s->talks) {
         json_t *thoughts = s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null();
         set &= json_object_set_new(object, "prompt", json_text(s->rendered)) == 0;
@@ -501,9 +508,11 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
             return fail(error, HEARTH_INVALID, "run: --stop: is empty");
     TRY(common_take_model("run", &v->engine.model, rest, 0, true, error));
     TRY(sampling_resolve("run", &v->sampling, rest->memory, error));
-    chat s = {.shown = isatty(STDOUT_FILENO)};
+    chat s = {.shown = isatty(STDOUT_FILENO), .engine_options = &v->engine};
     TRY(trace_open(&s.trace, "run", v->trace, error));
     hearth_status status = open_and_answer(&s, v, error);
+    if (status == HEARTH_OK && v->save_hot_set)
+        status = hot_set_save(&s.loaded, v->save_hot_set, error);
     hearth_session_destroy(s.session);
     draft_session_close(&s.draft);
     hearth_grammar_destroy(s.grammar);

@@ -22,6 +22,7 @@ typedef struct run_values {
     bool continues; /* lines continue a text, whatever the model is for */
     uint32_t draft; /* most guesses in a step */
     const char *prompt_cache;
+    const char *save_hot_set;
     const char *draft_model;
     const char *grammar, *json_schema;
     uint32_t predict; /* 0: until the text ends or the context is full */
@@ -34,6 +35,7 @@ typedef struct run_values {
 /* A chat: one model, one sequence, one sampler, and the ids of the last answer. */
 typedef struct chat {
     loaded loaded;
+    const engine_options *engine_options;
     progress progress;
     trace trace;
     bool tallies;   /* the parts of answers are compared with the plan */

@@ -303,6 +303,7 @@ hearth_status device_session_create(device_session **out, const hearth_session *
         return fail_memory(error, "session: device", sizeof *ds);
     ds->device = s->engine->uploaded->device;
     ds->runtime = s->engine->runtime;
+    ds->tallies = s->engine->follower != NULL;
     device_lock(ds->runtime);
     hearth_status status = prepare(s, ds, error);
     device_unlock(ds->runtime);
@@ -523,6 +524,11 @@ void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
     if (device_joins_norm(s, layer))
         put(s->device->mirror.answer_squares, s->scratch.squares, count * sizeof *s->scratch.squares);
     device_answer(s->device->running, SLOT_NEURONS(layer));
+}
+
+bool device_step_tallies(const hearth_session *s)
+{
+    return s->device->tallies;
 }
 
 bool device_step_is_observed(const hearth_session *s)

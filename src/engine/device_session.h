@@ -50,6 +50,8 @@ hearth_status device_step_input(struct hearth_session *s, uint32_t layer, size_t
                                 hearth_error *error);
 /* Returns, after that, what entered a layer whose router reads it (router_shape.early): a row of d values per row. */
 const float *device_step_entered(const struct hearth_session *s);
+/* Returns whether the steps of a session count which neurons fire: its engine followed them when it was created. */
+bool device_step_tallies(const struct hearth_session *s);
 /* Returns whether the CPU has two sums for a layer: its neurons are shared with the device, and its experts lie beside a
  * network. Each of these two has a norm behind the sum of both sides, which the device applies. */
 bool device_answers_twice(const struct hearth_session *s, uint32_t layer);

@@ -89,6 +89,7 @@ struct device_session {
     size_t running_rows;     /* most rows of that step                                    */
     uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
     uint32_t stream_least;   /* rows of a step from which on layers are streamed; 0: never */
+    bool tallies;            /* its steps count which neurons fire (follow.h)             */
     uint32_t *pages_seen;    /* [sequences][pages of each] what vectors.pages has         */
 };
 

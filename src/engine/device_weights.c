@@ -406,6 +406,7 @@ void device_weights_destroy(device_weights *w)
                                    l->convolution,
                                    l->convolution_bias,
                                    l->shared_begins,
+                                   l->fired,
                                    l->skip,
                                    l->recurrent_norm,
                                    l->streams.predict,

@@ -63,7 +63,8 @@ typedef struct device_layer {
     device_buffer *sinks;                 /* [head_count], or NULL                                                */
     device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
     uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
-    uint32_t *rows;        /* [n] rows of the model's matrices, ascending              */
+    uint32_t *rows;        /* [n] rows of the model's matrices, ascending until some are replaced */
+    device_buffer *fired;  /* [n] tokens that listed each neuron, where neurons may be replaced; else NULL */
     uint32_t width;        /* values per row of lists and activations: n; of experts the most that a token uses */
     device_matrix router;  /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction, *expert_scales;             /* [expert_count], or NULL */
@@ -106,6 +107,10 @@ typedef struct device_weights {
     uint64_t bytes;                /* taken in the memory of the device          */
     stream_figures stream;         /* what sessions measured of streaming, ...   */
     bool stream_measured;          /* ... if one has                             */
+    struct {
+        bool is;
+        uint32_t layer, place;
+    } torn; /* a neuron of which only some rows could be overwritten, and not be written back either */
 } device_weights;
 
 struct engine_layer;
@@ -130,6 +135,17 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
                                     const hearth_placement *placement, const struct engine_layer *layers,
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
+
+/* Overwrites the neuron at a place of a layer that has `fired` with that of row `row`, of all its matrices and biases; *bytes
+ * grows by what was copied. No step may run. HEARTH_DEVICE, HEARTH_NO_MEMORY: the neuron that was there stays, at the latest
+ * once device_weights_mend() succeeds. e: the engine's layer. */
+hearth_status device_weights_replace(device_weights *w, const hearth_model *model, const struct engine_layer *e,
+                                     uint32_t layer, uint32_t place, uint32_t row, uint64_t *bytes,
+                                     hearth_error *error);
+
+/* Writes a neuron back that is torn; must succeed before a step begins. layers [layer_count]: the engine's. */
+hearth_status device_weights_mend(device_weights *w, const hearth_model *model, const struct engine_layer *layers,
+                                  hearth_error *error);
 
 /* Counts the bytes that a layer takes on a device under a placement that puts it there, and uploads nothing. Arguments and
  * errors as above, except that no budget is asked. */

@@ -47,6 +47,14 @@ hearth_status upload_norm(loader *l, device_norm *to, const norm_weights *from, 
 /* Uploads `count` numbers. */
 hearth_status upload_words(loader *l, device_buffer **out, const uint32_t *words, uint32_t count, const char *what);
 
+/* Creates a buffer of `count` numbers, all 0. */
+hearth_status upload_zeros(loader *l, device_buffer **out, uint32_t count, const char *what);
+/* Overwrites row `place` of a matrix with row `row` of m; packed: room for it. In device_weights_upload.c. */
+hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, void *packed,
+                          hearth_error *error);
+/* Returns the bytes that a row of a matrix takes, with its scales. */
+size_t upload_row_bytes(const matrix *m);
+
 /* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. In
  * device_weights_neurons.c. */
 hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer);

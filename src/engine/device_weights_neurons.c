@@ -165,6 +165,13 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
                           : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
+/* Returns whether neurons of a layer may change sides while it runs. */
+static bool may_be_replaced(const model_layer *from, const layer_placement *p)
+{
+    return p->form == FORM_SPLIT && selectors[p->selector].skips && ffn_skippable(&from->ffn) &&
+           from->ffn.router.expert_count == 0 && layer_neurons(p, PLACEMENT_NOBODY) == 0;
+}
+
 hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
@@ -182,6 +189,8 @@ hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement 
         return HEARTH_OK;
     if (experts)
         TRY(upload_router(l, to, from, layer));
+    if (may_be_replaced(from, p))
+        TRY(upload_zeros(l, &to->fired, to->neuron_count, "counts of neurons"));
     uint32_t n = to->neuron_count, *plain = mem_new_array(2 * (size_t)n, sizeof *plain);
     if (!plain)
         return fail_memory(l->error, "neurons", 2 * (size_t)n * sizeof *plain);
@@ -196,4 +205,80 @@ hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement 
     hearth_status status = upload_neuron_rows(l, to, p, layer, &rows);
     mem_free(plain);
     return status;
+}
+
+/* ------------------------------------------------------------------ replacing one */
+
+/* A matrix of a layer that has a row for each neuron, on both sides. */
+typedef struct neuron_matrix {
+    const device_matrix *to;
+    const matrix *from;
+} neuron_matrix;
+
+/* And a vector with a value for each. */
+typedef struct neuron_vector {
+    device_buffer *to;
+    const float *from;
+} neuron_vector;
+
+enum { NEURON_MATRICES = 4, NEURON_VECTORS = 4 };
+
+/* Writes all rows of a neuron to a place; *bytes becomes their sum. */
+static hearth_status write_neuron(device_layer *to, const model_layer *from, const engine_layer *e, uint32_t place,
+                                  uint32_t row, uint64_t *bytes, hearth_error *error)
+{
+    const neuron_matrix matrices[NEURON_MATRICES] = {
+        {&to->gate, &from->gate}, {&to->up, &from->up}, {&to->down_t, &e->down_t}, {&to->fc2, &e->predictor.fc2}};
+    const neuron_vector vectors[NEURON_VECTORS] = {{to->gate_bias, from->gate_bias},
+                                                   {to->up_bias, from->up_bias},
+                                                   {to->ffn_inner_norm.weight, from->ffn_inner_norm.weight},
+                                                   {to->ffn_inner_norm.bias, from->ffn_inner_norm.bias}};
+    size_t longest = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < NEURON_MATRICES; i++) {
+        size_t each = matrices[i].to->w ? upload_row_bytes(matrices[i].from) : 0;
+        longest = each > longest ? each : longest;
+        *bytes += each;
+    }
+    void *packed = mem_new(longest);
+    if (!packed)
+        return fail_memory(error, "swap", longest);
+    hearth_status status = HEARTH_OK;
+    for (size_t i = 0; status == HEARTH_OK && i < NEURON_MATRICES; i++)
+        if (matrices[i].to->w)
+            status = upload_over(matrices[i].to, place, matrices[i].from, row, packed, error);
+    for (size_t i = 0; status == HEARTH_OK && i < NEURON_VECTORS; i++)
+        if (vectors[i].to)
+            status = device_write(vectors[i].to, place * sizeof(float), &vectors[i].from[row], sizeof(float), error);
+    mem_free(packed);
+    return status;
+}
+
+hearth_status device_weights_replace(device_weights *w, const hearth_model *model, const engine_layer *e,
+                                     uint32_t layer, uint32_t place, uint32_t row, uint64_t *bytes, hearth_error *error)
+{
+    device_layer *to = &w->layers[layer];
+    const model_layer *from = &model->layers[layer];
+    uint64_t copied, back;
+    hearth_status status = write_neuron(to, from, e, place, row, &copied, error);
+    if (status == HEARTH_OK) {
+        *bytes += copied;
+        return HEARTH_OK;
+    }
+    w->torn.is = write_neuron(to, from, e, place, to->rows[place], &back, NULL) != HEARTH_OK;
+    w->torn.layer = layer, w->torn.place = place;
+    return status;
+}
+
+hearth_status device_weights_mend(device_weights *w, const hearth_model *model, const engine_layer *layers,
+                                  hearth_error *error)
+{
+    uint64_t bytes;
+    uint32_t layer = w->torn.layer, place = w->torn.place;
+    if (!w->torn.is)
+        return HEARTH_OK;
+    TRY(write_neuron(&w->layers[layer], &model->layers[layer], &layers[layer], place, w->layers[layer].rows[place],
+                     &bytes, error));
+    w->torn.is = false;
+    return HEARTH_OK;
 }

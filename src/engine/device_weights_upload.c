@@ -77,6 +77,23 @@ hearth_status upload_matrix(loader *l, device_matrix *out, const matrix *m, cons
     return fill(l, out, m, list, rows, what);
 }
 
+size_t upload_row_bytes(const matrix *m)
+{
+    size_t scale_bytes, bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
+    return bytes + scale_bytes;
+}
+
+hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, void *packed,
+                          hearth_error *error)
+{
+    size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
+    uint16_t *scales = (uint16_t *)(void *)((char *)packed + row_bytes);
+    device_pack(m, &row, 0, 1, packed, scales);
+    TRY(device_write(to->w, to->w_at + place * row_bytes, packed, row_bytes, error));
+    return scale_bytes == 0 ? HEARTH_OK
+                            : device_write(to->scales, to->scales_at + place * scale_bytes, scales, scale_bytes, error);
+}
+
 /* Uploads the rows of a member, for which there is room. */
 static hearth_status fill_member(loader *l, const member *b, const char *what)
 {
@@ -164,4 +181,12 @@ hearth_status upload_words(loader *l, device_buffer **out, const uint32_t *words
         return HEARTH_OK;
     TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, count * sizeof *words, what, l->error));
     return device_write(*out, 0, words, count * sizeof *words, l->error);
+}
+
+hearth_status upload_zeros(loader *l, device_buffer **out, uint32_t count, const char *what)
+{
+    l->to->bytes += count * sizeof(uint32_t);
+    return l->counts
+               ? HEARTH_OK
+               : device_buffer_create(out, l->to->device, DEVICE_MEMORY, count * sizeof(uint32_t), what, l->error);
 }

@@ -1,5 +1,6 @@
 /* engine.c - prepares the layers of a model under a placement on a runtime, and states what a run guarantees. */
 #include "engine.h"
+#include "follow.h"
 
 #include "../base/clock.h"
 #include "../base/memory.h"
@@ -310,6 +311,7 @@ void hearth_engine_destroy(hearth_engine *engine)
 {
     if (!engine)
         return;
+    follow_destroy(engine->follower);
     device_lock(engine->runtime);
     device_weights_destroy(engine->uploaded);
     device_unlock(engine->runtime);

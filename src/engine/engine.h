@@ -57,18 +57,19 @@ struct hearth_engine {
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
-    hearth_stream stream;     /* whether sessions stream the CPU's neurons, ...                           */
-    uint64_t stream_bytes;    /* ... and the most bytes of a buffer for that; 0: the default              */
-    engine_layer *layers;     /* [layer_count]                                                            */
-    bool uses_predictors;     /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
-    bool leaves_out;          /* some layer has neurons that no side computes                             */
-    bool requantised;         /* a down matrix in a block format was rounded again, here or when packed   */
-    bool transposed;          /* copied from the stock layout: sums are added in another order than there */
-    bool owns_copies;         /* owns the transposed down_t; false: shared with another engine            */
-    uint64_t own_bytes;       /* bytes of these copies, also if they are shared                           */
-    uint64_t coarse_bytes;    /* bytes of coarse copies, which are never shared                           */
-    device_weights *uploaded; /* NULL: nothing lies on a device                                           */
-    uint32_t device_layers;   /* layers that are not of form host                                         */
+    hearth_stream stream;          /* whether sessions stream the CPU's neurons, ...                           */
+    uint64_t stream_bytes;         /* ... and the most bytes of a buffer for that; 0: the default              */
+    engine_layer *layers;          /* [layer_count]                                                            */
+    bool uses_predictors;          /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
+    bool leaves_out;               /* some layer has neurons that no side computes                             */
+    bool requantised;              /* a down matrix in a block format was rounded again, here or when packed   */
+    bool transposed;               /* copied from the stock layout: sums are added in another order than there */
+    bool owns_copies;              /* owns the transposed down_t; false: shared with another engine            */
+    uint64_t own_bytes;            /* bytes of these copies, also if they are shared                           */
+    uint64_t coarse_bytes;         /* bytes of coarse copies, which are never shared                           */
+    device_weights *uploaded;      /* NULL: nothing lies on a device                                           */
+    struct hot_follower *follower; /* NULL: hot sets are neither counted nor changed (follow.h)           */
+    uint32_t device_layers;        /* layers that are not of form host                                         */
     uint32_t host_attention, device_attention; /* layers with attention, by where it runs                            */
     uint32_t host_recurrent, device_recurrent; /* recurrent layers, likewise                                         */
     const attention_shape **shapes;    /* of the CPU's layers with attention, then of the device's                 */

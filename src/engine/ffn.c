@@ -1,6 +1,8 @@
 /* ffn.c - the feed-forward network of a layer: what is computed (a job, ffn_job.h), in which layout, cut into parts; its
  * steps are in ffn_steps.c, layers with experts in ffn_experts.c. */
+#include "device_session.h"
 #include "ffn_job.h"
+#include "follow.h"
 #include "inputs_internal.h"
 #include "products.h"
 
@@ -279,5 +281,7 @@ void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hi
     s->counts[layer].rows += count;
     ffn_job job = ffn_describe(s, layer, count);
     ffn_compute(&job, layer, hidden_known);
+    if (device_step_tallies(s))
+        follow_count(s->engine, layer, &job);
     s->ffn_seconds[layer] += clock_seconds() - begin;
 }

@@ -13,6 +13,7 @@
 #include "device_session.h"
 #include "ffn.h"
 #include "finite.h"
+#include "follow.h"
 #include "inputs_internal.h"
 #include "per_layer.h"
 #include "products.h"
@@ -509,10 +510,20 @@ static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hea
 static hearth_status walk_with_device(hearth_session *s, const hearth_row *rows, const feed_progress *at,
                                       hearth_error *error)
 {
+    TRY(device_weights_mend(s->engine->uploaded, s->engine->model, s->engine->layers, error));
     TRY(device_step_begin(s, rows, at->count, error));
     TRY(walk_layers(s, at, error));
     TRY(device_step_end(s, at->count, error));
     return finite_check_stream(s, at->count, 0, s->engine->model->hyper.layer_count - 1, error);
+}
+
+/* Returns whether some rows are those of a prompt: nobody asks what follows them. */
+static bool reads_prompt(const hearth_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!rows[i].output)
+            return true;
+    return false;
 }
 
 /* Runs the layers on both sides. A step that is given up leaves the counts unchanged. */
@@ -525,7 +536,8 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
     if (status != HEARTH_OK) {
         device_step_abandon(s);
         memcpy(s->counts, s->counts_before, counts);
-    }
+    } else if (device_step_tallies(s))
+        follow_step(s->engine, at->count, reads_prompt(rows, at->count));
     device_unlock(s->engine->runtime);
     return status;
 }

@@ -362,6 +362,21 @@ static bool split_layer(hearth_placement *p, layer_placement *layer, const devic
     return neurons == 0 || fill_assignment(p, a, PLACEMENT_DEVICE, on_device, f, true);
 }
 
+hearth_status placement_set_device(hearth_placement *placement, uint32_t layer, const uint32_t *rows, uint32_t count,
+                                   const int32_t *order, hearth_error *error)
+{
+    layer_placement *l = &placement->layers[layer];
+    uint32_t *numbers = mem_new_array((size_t)l->neuron_count, sizeof *numbers);
+    bool *on_device = mem_new_array((size_t)l->neuron_count, sizeof *on_device);
+    for (uint32_t i = 0; numbers && i < count; i++)
+        numbers[i] = order ? (uint32_t)order[rows[i]] : rows[i];
+    bool ok = numbers && on_device &&
+              split_layer(placement, l, &(device_share){.given = true, .neurons = count, .order = numbers}, on_device);
+    mem_free(numbers);
+    mem_free(on_device);
+    return ok ? HEARTH_OK : placement_no_memory(error);
+}
+
 /* Adds the device to the sides; returns false if memory is out. */
 static bool add_device(hearth_placement *p)
 {

@@ -121,6 +121,11 @@ typedef struct device_share {
 hearth_status placement_share(hearth_placement *placement, const hearth_model *model, const device_share *shares,
                               bool head, hearth_error *error);
 
+/* Gives the device other neurons of a layer of form split, in which nobody's are none: rows [count] of the matrices; the CPU has
+ * the rest. order: the original number of each row, or NULL. */
+hearth_status placement_set_device(hearth_placement *placement, uint32_t layer, const uint32_t *rows, uint32_t count,
+                                   const int32_t *order, hearth_error *error);
+
 /* HEARTH_INVALID: the layers, or the neurons of one, are not as many as the model's. */
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error);
 

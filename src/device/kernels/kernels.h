@@ -94,6 +94,7 @@
 #define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
 #define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
 #define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
+#define TALLY_NEURONS     256  /* neurons of one item of tally                                  */
 #define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
 #define STREAM_COLUMNS    256       /* columns of one item of predict_streams and correct_streams */
@@ -297,6 +298,10 @@
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
         B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
 
+/* Counts how often each neuron was listed: adds to fired[i], i < neurons, the number of tokens whose list has i. list [R][n],
+ * each token's ascending; fired [neurons].   items: ceil(neurons / TALLY_NEURONS) */
+#define P_TALLY(B, V, F) B(const uint, list) B(const uint, listed) B(uint, fired) V(n) V(neurons)
+
 /* Sums rows of w weighted by h, in `parts` parts: sums [R][parts][columns]. Of a token's m rows (the listed or
  * all `rows`), part p takes those from p * m / parts up to, not including, (p + 1) * m / parts. Its sum is that of
  * h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride `rows`. w has a row per neuron
@@ -361,6 +366,7 @@
     X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
     X(predict_streams, P_PREDICT_STREAMS) X(correct_streams, P_CORRECT_STREAMS)  \
     X(cut, P_CUT) X(compact, P_COMPACT) X(activate, P_ACTIVATE)                  \
+    X(tally, P_TALLY)                                                            \
     X(route, P_ROUTE) X(expand, P_EXPAND) X(weigh, P_WEIGH)                      \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
 

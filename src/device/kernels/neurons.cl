@@ -199,3 +199,31 @@ KERNEL(activate, P_ACTIVATE)
                           activation_threshold);
     }
 }
+
+/* Returns whether an ascending list has a number. */
+INLINE bool is_listed(GLOBAL const uint *list, uint count, uint number)
+{
+    uint low = 0, high = count;
+    while (low < high) {
+        uint middle = (low + high) / 2;
+        if (list[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && list[low] == number;
+}
+
+/* A lane takes a neuron and looks for it in the list of each token, so that no two lanes add to the same number. */
+KERNEL(tally, P_TALLY)
+{
+    for (uint first = GROUP * TALLY_NEURONS; first < neurons; first += GROUPS * TALLY_NEURONS) {
+        uint end = first + TALLY_NEURONS < neurons ? first + TALLY_NEURONS : neurons;
+        for (uint i = first + LANE; i < end; i += LANES) {
+            uint times = 0;
+            for (uint t = 0; t < step->count; t++)
+                times += is_listed(list + (size_t)t * n, listed[t], i);
+            fired[i] += times;
+        }
+    }
+}

@@ -1,0 +1,73 @@
+/* hot_set.c - see hot_set.h. */
+#include "hot_set.h"
+
+#include "../base/file.h"
+#include "../base/text.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The choices of --hot-set are "off" and then those of hearth_hot_set. */
+static bool is_off(const engine_options *o)
+{
+    return o->hot_set == 0;
+}
+
+static hearth_hot_report report_of(const loaded *l)
+{
+    hearth_hot_report r = {0};
+    if (hearth_engine_hot_set(l->engine, &r, NULL) != HEARTH_OK)
+        r = (hearth_hot_report){0}; /* the device failed, which its next step tells */
+    return r;
+}
+
+hearth_status hot_set_follow(loaded *l, const engine_options *o, hearth_error *error)
+{
+    if (is_off(o))
+        return HEARTH_OK;
+    TRY(hearth_engine_follow(l->engine, &(hearth_hot_options){.how = (hearth_hot_set)(o->hot_set - 1)}, error));
+    if (report_of(l).layers == 0 && !o->messages.quiet)
+        output_note("note", "--hot-set: no layer skips neurons and has some on both sides, so that none can change");
+    return HEARTH_OK;
+}
+
+static double hit_rate(const hearth_hot_report *r)
+{
+    return r->active > 0 ? (double)r->on_device / (double)r->active : 0;
+}
+
+void hot_set_say(const loaded *l, const engine_options *o)
+{
+    if (is_off(o))
+        return;
+    hearth_hot_report r = report_of(l);
+    char copied[16];
+    if (r.layers > 0)
+        fprintf(stderr,
+                "hot set: %.1f %% of the active neurons were on the device, %llu changed places (%s, %.3g ms)\n",
+                100 * hit_rate(&r), (unsigned long long)r.swaps, text_size(copied, (double)r.bytes), 1e3 * r.seconds);
+}
+
+json_t *hot_set_json(const loaded *l, const engine_options *o)
+{
+    if (is_off(o))
+        return json_null();
+    hearth_hot_report r = report_of(l);
+    return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:f}", "layers", (json_int_t)r.layers, "hit_rate", hit_rate(&r),
+                     "active", (json_int_t)r.active, "on_device", (json_int_t)r.on_device, "swaps", (json_int_t)r.swaps,
+                     "bytes", (json_int_t)r.bytes, "seconds", r.seconds);
+}
+
+hearth_status hot_set_save(const loaded *l, const char *path, hearth_error *error)
+{
+    hearth_placement *now;
+    char *json;
+    TRY(hearth_engine_placement(&now, l->engine, error));
+    hearth_status status = hearth_placement_print(now, &json, error);
+    hearth_placement_destroy(now);
+    TRY(status);
+    status = file_write(path, json, strlen(json), error);
+    hearth_free(json);
+    return status;
+}
