@@ -158,4 +158,32 @@ for command in "run $model -p x" "bench $model -n 1"; do
     }
 done
 
+# ------------------------------------------------------------------ hot sets that live
+
+demo=$SOURCE/models/stories-relu-q8_0.gguf
+hot() { # hot NAME HOW OPTIONS...: the greedy answer as $scratch/NAME.json, with a hot set
+    "$HEARTH" run "$demo" -p "Once upon a time" -n 100 --temp 0 --activations f32 --json --hot-set "${@:2}" \
+        >"$scratch/$1.json" 2>"$scratch/err" || fail "run --hot-set ${*:2}: $(cat "$scratch/err")"
+}
+hot alone off --sparsity exact --no-guard
+has "no hot set" "$(cat "$scratch/alone.json")" '"hot_set":null'
+for how in static adaptive frozen; do
+    hot "$how" "$how" --device host --gpu-neurons 128 --sparsity exact --save-hot-set "$scratch/$how.place"
+    is "$how: text" "$(value "$scratch/$how.json" text)" "$(value "$scratch/alone.json" text)"
+    is "$how: layers" "$(value "$scratch/$how.json" hot_set.layers)" 6
+done
+is "static: swaps" "$(value "$scratch/static.json" hot_set.swaps)" 0
+is "adaptive: swaps, and a set of its own" "$(cmp -s "$scratch/static.place" "$scratch/adaptive.place" || echo another)" another
+# The stored set is the one that another run has.
+hot again static --device host --place "$scratch/adaptive.place" --save-hot-set "$scratch/again.place"
+is "the stored set, again" "$(cmp "$scratch/adaptive.place" "$scratch/again.place")" ""
+has "hit rates" "$("$HEARTH" run "$demo" -p "Once" -n 20 --temp 0 --device host --gpu-neurons 128 --hot-set adaptive 2>&1)" \
+    "hot set: * % of the active neurons were on the device, * changed places ("
+has "nothing to change" "$("$HEARTH" run "$demo" -p "Once" -n 2 --temp 0 --hot-set adaptive 2>&1)" \
+    "note: --hot-set: no layer skips neurons and has some on both sides"
+"$HEARTH" run "$demo" -p "Once" -n 1 -q --save-hot-set "$scratch/none/set" >"$scratch/out" 2>"$scratch/err" &&
+    fail "--save-hot-set wrote into a folder that is missing"
+has "a folder that is missing" "$(cat "$scratch/err")" "/none"
+refused 2 "*--hot-set: 'warm'*" "$HEARTH" run "$demo" -p "Once" --hot-set warm
+
 finish
