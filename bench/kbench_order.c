@@ -68,7 +68,7 @@ typedef struct walker {
     uint32_t seed, list[MOST_ROWS / PARTS];
     float y[MOST_ROWS], h[MOST_ROWS / PARTS], sum[MOST_COLUMNS];
     size_t taken[WAYS];
-    double all[WAYS][SAMPLES], up[WAYS][SAMPLES]; /* seconds; `up` of ways that are not cut into chunks */
+    double all[WAYS][SAMPLES], up[WAYS][SAMPLES]; /* bytes per second; of whole both are the gate's */
 } walker;
 
 /* ---- one part ---- */
@@ -97,22 +97,25 @@ static void take_part(walker *me, const layer *l, size_t part, size_t w)
     size_t begin = part * net->rows / PARTS, end = (part + 1) * net->rows / PARTS;
     const matrix *up = way->bundle ? &l->up_of_pair : &l->up, *down = way->bundle ? &l->down_of_pair : &l->down;
     size_t n = way->whole ? 0 : make_list(me, begin, end, way->run), chunk = way->chunk > 0 ? way->chunk : n;
-    double start = clock_seconds(), between = start;
-    if (way->whole)
+    double start = clock_seconds(), first = 0;
+    if (way->whole) {
         net->k->product[net->format](&l->gate, NULL, begin, end, &net->x, me->y, 0);
-    else
+        first = clock_seconds() - start;
+    } else {
         memset(me->sum, 0, net->columns * sizeof(float));
+    }
     for (size_t i = 0; i < n; i += chunk) {
         size_t to = n - i < chunk ? n : i + chunk;
+        double before = clock_seconds();
         net->k->product[net->format](up, me->list, i, to, &net->x, me->y, 0);
-        between = clock_seconds();
+        first += clock_seconds() - before;
         net->k->accumulate[net->format](down, me->list, i, to, me->h, 0, 1, me->sum, 0);
     }
-    double rows = way->whole ? (double)(end - begin) : (double)n, seconds = clock_seconds() - start;
+    double bytes = (double)((way->whole ? end - begin : n) * l->gate.row_bytes), all = clock_seconds() - start;
     if (me->taken[w] == SAMPLES)
         return;
-    me->up[w][me->taken[w]] = rows * (double)l->gate.row_bytes / (between - start);
-    me->all[w][me->taken[w]++] = (way->whole ? 1 : 2) * rows * (double)l->gate.row_bytes / seconds;
+    me->up[w][me->taken[w]] = bytes / first;
+    me->all[w][me->taken[w]++] = (way->whole ? 1 : 2) * bytes / all;
 }
 
 static void *walk_parts(void *context)
