@@ -547,7 +547,8 @@ static void vectors(const workbench *bench)
 static const char help[] =
     "kbench [--level NAME] [--format NAME] [--op NAME] [--threads N] [--megabytes N] [--seconds S] [--csv]\n"
     "Times every kernel of every level. --op product: only the products; network: only sparse networks; neurons:\n"
-    "only sums of rows, columns as rows and selection; another op: only that one.\n"
+    "only sums of rows, columns as rows and selection; order: only listed rows in runs of neighbours and in pairs,\n"
+    "which nothing else measures; another op: only that one.\n"
     "--megabytes: weights for the figures from memory, 512; --seconds: of each repeat, 0.002.\n";
 
 static settings read_options(int argc, char **argv)
@@ -615,6 +616,8 @@ int main(int argc, char **argv)
         vectors(&bench);
     if (wanted(bench.set.op, "network"))
         time_networks(&bench.set);
+    if (bench.set.op && wanted(bench.set.op, "order")) /* minutes: only where it is asked for */
+        time_orders(&bench.set);
     if (wanted(bench.set.op, "neurons"))
         time_neurons(&bench.set);
 

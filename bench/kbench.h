@@ -31,8 +31,16 @@ typedef void work(void *context);
 /* Seconds of one call: the best of some repeats, each of calls that together take set->seconds. */
 double best_seconds(const settings *set, work *call, void *context);
 
+/* Fills memory with random blocks, a part of them again and again. */
+void fill_weights(number_format format, uint8_t *memory, size_t bytes);
+/* One token's values, and the same in 8 bits. */
+kernel_input input_new(const kernels *k, size_t columns);
+void input_free(const kernel_input *x);
+
 /* The feed-forward networks of one token, sparse: rows by lists, with and without fetching them beside other rows. */
 void time_networks(const settings *set);
+/* Their listed rows, as far apart as different orders of the neurons make them. */
+void time_orders(const settings *set);
 /* The kernels of those networks, one by one. */
 void time_neurons(const settings *set);
 

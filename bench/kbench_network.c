@@ -137,8 +137,7 @@ static size_t make_layer(const network *net, const uint8_t *memory, layer *out)
     return used;
 }
 
-/* Random blocks, a part of them again and again. */
-static void fill_weights(number_format format, uint8_t *memory, size_t bytes)
+void fill_weights(number_format format, uint8_t *memory, size_t bytes)
 {
     const number_traits *traits = &number_formats[format];
     size_t part = PART / traits->block_bytes * traits->block_bytes;
@@ -202,8 +201,7 @@ static void time_ways(const network *net, unsigned threads, double speeds[WAYS])
     mem_free(walkers);
 }
 
-/* One token's values, and the same in 8 bits. */
-static kernel_input input_new(const kernels *k, size_t columns)
+kernel_input input_new(const kernels *k, size_t columns)
 {
     float *values = new_or_stop(columns * sizeof(float));
     int8_t *q = new_or_stop(columns);
@@ -214,7 +212,7 @@ static kernel_input input_new(const kernels *k, size_t columns)
     return (kernel_input){.count = 1, .columns = columns, .values = values, .q = q, .scales = scales, .sums = sums};
 }
 
-static void input_free(const kernel_input *x)
+void input_free(const kernel_input *x)
 {
     mem_free((void *)(uintptr_t)x->values);
     mem_free((void *)(uintptr_t)x->q);

@@ -37,6 +37,26 @@ for source in "$golden/plain-f16.gguf:$ids" "$f16:$story"; do
     done
 done
 
+# ------------------------------------------------------------------ those that fire together are neighbours
+# The order changes the last digits of sums, as any order does; in the packed file skipping zeros changes no bit.
+"$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/stories.gguf" --type f16 2>/dev/null
+logits "$scratch/stories.gguf" "$ids" dense "$scratch/wanted"
+"$HEARTH" pack "$scratch/stories.gguf" "$packed" --order together --json >"$said" 2>/dev/null
+is "order by what fires together" "$(value "$said" order)" together
+is "its guarantee" "$(value "$said" guarantee)" bitwise
+is "its profile" "$(value "$said" profile_tokens)" 512
+if awk -v a="$(value "$said" mean_run)" -v b="$(value "$said" mean_run_by_hotness)" 'BEGIN { exit !(a > b && b >= 1) }'
+then pass; else fail "runs of $(value "$said" mean_run), by hotness of $(value "$said" mean_run_by_hotness)"; fi
+for mode in dense exact; do
+    logits "$packed" "$ids" $mode "$scratch/got.$mode"
+    close "by what fires together, $mode" "$scratch/got.$mode" "$scratch/wanted" 1e-5
+done
+cmp -s "$scratch/got.dense" "$scratch/got.exact" && pass || fail "by what fires together, exact is not bitwise dense"
+for t in 1 3; do
+    "$HEARTH" pack "$scratch/stories.gguf" "$scratch/again.gguf" --order together -t $t 2>/dev/null >&2
+    cmp -s "$packed" "$scratch/again.gguf" && pass || fail "what fires together on $t threads gives another file"
+done
+
 # ------------------------------------------------------------------ again: nothing changes
 "$HEARTH" pack "$packed" "$scratch/again.gguf" >"$said" 2>"$scratch/err"
 cmp -s "$packed" "$scratch/again.gguf" && pass || fail "packing a packed file changes it"
@@ -85,6 +105,8 @@ near "loss before, of documents" "$(value "$said" perplexity_before)" "$(value "
 refused 2 "separator: is for the text of --loss" "$HEARTH" pack "$f16" "$scratch/none.gguf" --separator x
 "$HEARTH" pack "$f16" "$hot" --order hotness --profile "$scratch/text" >"$said" 2>/dev/null
 has "profile of a text" "$(cat "$said")" "ordered by hotness after "
+"$HEARTH" pack "$f16" "$hot" --order together --profile "$scratch/text" >"$said" 2>/dev/null
+has "a text for what fires together" "$(cat "$said")" "ordered by what fires together after "
 
 # ------------------------------------------------------------------ PowerInfer's
 "$HEARTH" convert "$golden/hf" --predictors "$golden/hf/predictors" -o "$scratch/pi.gguf" 2>/dev/null
@@ -110,13 +132,15 @@ is "magic of a quantised one" "$(head -c 4 "$scratch/pi-q4.gguf")" PWRI
 
 # ------------------------------------------------------------------ wrong use
 out=$scratch/none.gguf
-refused 2 "pack: --profile: is the text for --order hotness" "$HEARTH" pack "$f16" "$out" --profile "$scratch/text"
+refused 2 "pack: --profile: is the text for --order hotness and together" "$HEARTH" pack "$f16" "$out" --profile "$scratch/text"
 refused 2 "pack: q9: cannot be written" "$HEARTH" pack "$f16" "$out" --down-type q9
 refused 2 "is what would be read: choose another name" "$HEARTH" pack "$f16" "$f16"
 refused 1 "missing: cannot open" "$HEARTH" pack "$f16" "$out" --loss "$scratch/missing"
 refused 1 "missing: cannot open" "$HEARTH" pack "$f16" "$out" --order hotness --profile "$scratch/missing"
 refused 1 "stories260K: hotness: the activation of its neurons, silu, is never exactly zero" \
     "$HEARTH" pack "$DATA/models/stories260K" "$out" --order hotness
+refused 1 "stories260K: together: the activation of its neurons, silu, is never exactly zero" \
+    "$HEARTH" pack "$DATA/models/stories260K" "$out" --order together
 refused 1 "llama-256: tokenizer: " "$HEARTH" pack "$DATA/golden/llama-256" "$out" --loss "$scratch/text"
 refused 1 "predictors: is not a folder" "$HEARTH" convert "$golden/hf" --predictors "$scratch/text" -o "$out"
 refused 1 "predictors: a PowerInfer file is of a model whose neurons are often zero" \

@@ -10,6 +10,7 @@
 #include "loss.h"
 #include "work.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,8 @@ static void see(void *user, const hearth_observation *seen)
     t->state.measured += measured && seen->layer == model_first_network(t->model);
     if (t->options->states && states_writer_wants(t->options->states, token))
         states_writer_add(t->options->states, token, seen);
+    if (t->options->together)
+        together_see(t->options->together, seen, token);
 }
 
 /* ------------------------------------------------------------------ stopping */
@@ -337,6 +340,7 @@ static hearth_status check(const taking *t)
                     hearth_mode_name(hearth_engine_mode(t->engine)));
     if (t->texts->window_count == 0)
         return fail(t->error, HEARTH_INVALID, "profile: the corpus is empty");
+    assert(!t->options->together || !t->options->folder);
     if (t->out->networks == 0)
         return fail(t->error, HEARTH_UNSUPPORTED, "%s: profile: no layer has a feed-forward network",
                     t->model->source->path);

@@ -17,6 +17,7 @@
 #include "../model/tune.h"
 #include "corpus.h"
 #include "states.h"
+#include "together.h"
 
 /* Unions of the neurons fired by k consecutive tokens are counted for k up to PROFILE_UNION (speculative decoding reads
  * every neuron that any of its tokens needs). */
@@ -78,6 +79,8 @@ typedef struct profile_options {
     states_writer *states; /* also receives hidden states; NULL: none are stored              */
     input_sums *inputs;    /* also receives what matrices read, for columns_write; zeroed. It is stored with the
                               counters, whose key then is another. NULL: nothing is added up  */
+    together *together;    /* also receives which neurons fire together; needs a profile that goes on from none, so
+                              folder NULL. NULL: nothing is recorded */
     hearth_progress progress;
 } profile_options;
 

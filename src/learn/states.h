@@ -131,17 +131,29 @@ static inline bool bits_any(const uint64_t *words, size_t begin, size_t end)
 
 /* Returns the number of set bits. The compiler's builtin is not used: where the target does not guarantee a popcount
  * instruction, it becomes a function call. */
+static inline unsigned bits_count_word(uint64_t x)
+{
+    x -= x >> 1 & 0x5555555555555555ull;
+    x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0full;
+    return (unsigned)(x * 0x0101010101010101ull >> 56);
+}
+
 static inline unsigned bits_count(const uint64_t *words, size_t count)
 {
-    uint64_t total = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t x = words[i];
-        x -= x >> 1 & 0x5555555555555555ull;
-        x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
-        x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0full;
-        total += x * 0x0101010101010101ull >> 56;
-    }
-    return (unsigned)total;
+    unsigned total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += bits_count_word(words[i]);
+    return total;
+}
+
+/* Returns the number of bits that are set in both, and in the mask of every word. */
+static inline unsigned bits_count_common(const uint64_t *a, const uint64_t *b, size_t count, uint64_t mask)
+{
+    unsigned total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += bits_count_word(a[i] & b[i] & mask);
+    return total;
 }
 
 #endif
