@@ -431,7 +431,7 @@ static void check_tally(check *c, device *d, uint64_t *rng)
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), word_room(d, list, PROMPT_ROWS * n),
                         word_room(d, listed, PROMPT_ROWS), word_room(d, fired, neurons)};
         for (size_t run = 0; run < 2; run++) {
-            DEVICE_DO(c, d, DEVICE_tally, items_of(neurons, TALLY_NEURONS), room_of(&rooms[0]), room_of(&rooms[1]),
+            DEVICE_DO(c, d, DEVICE_tally, items_of(neurons, TALLIED_NEURONS), room_of(&rooms[0]), room_of(&rooms[1]),
                       room_of(&rooms[2]), room_of(&rooms[3]), UINT(n), UINT(neurons));
             for (size_t t = 0; t < count; t++)
                 for (size_t i = 0; i < listed[t]; i++)

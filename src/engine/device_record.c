@@ -111,7 +111,7 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     for (size_t i = 0; i < portion_count; i++)
         rows[i] = record_activations(r, layer, &portions[i]);
     if (r->ds->tallies && l->fired && !streamed) /* of streamed layers the CPU's are not counted either */
-        LAUNCH(r, DEVICE_tally, items_of(l->neuron_count, TALLY_NEURONS), LIST(rows[0]), BUFFER(l->fired),
+        LAUNCH(r, DEVICE_tally, items_of(l->neuron_count, TALLIED_NEURONS), LIST(rows[0]), BUFFER(l->fired),
                UINT(l->width), UINT(l->neuron_count));
     if (r->observed)
         stop_for_observer(r, layer, normed);

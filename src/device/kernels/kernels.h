@@ -94,7 +94,7 @@
 #define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
 #define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
 #define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
-#define TALLY_NEURONS     256  /* neurons of one item of tally                                  */
+#define TALLIED_NEURONS   256  /* neurons of one item of tally                                  */
 #define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
 #define STREAM_COLUMNS    256       /* columns of one item of predict_streams and correct_streams */
@@ -299,7 +299,7 @@
         B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
 
 /* Counts how often each neuron was listed: adds to fired[i], i < neurons, the number of tokens whose list has i. list [R][n],
- * each token's ascending; fired [neurons].   items: ceil(neurons / TALLY_NEURONS) */
+ * each token's ascending; fired [neurons].   items: ceil(neurons / TALLIED_NEURONS) */
 #define P_TALLY(B, V, F) B(const uint, list) B(const uint, listed) B(uint, fired) V(n) V(neurons)
 
 /* Sums rows of w weighted by h, in `parts` parts: sums [R][parts][columns]. Of a token's m rows (the listed or

@@ -217,8 +217,8 @@ INLINE bool is_listed(GLOBAL const uint *list, uint count, uint number)
 /* A lane takes a neuron and looks for it in the list of each token, so that no two lanes add to the same number. */
 KERNEL(tally, P_TALLY)
 {
-    for (uint first = GROUP * TALLY_NEURONS; first < neurons; first += GROUPS * TALLY_NEURONS) {
-        uint end = first + TALLY_NEURONS < neurons ? first + TALLY_NEURONS : neurons;
+    for (uint first = GROUP * TALLIED_NEURONS; first < neurons; first += GROUPS * TALLIED_NEURONS) {
+        uint end = first + TALLIED_NEURONS < neurons ? first + TALLIED_NEURONS : neurons;
         for (uint i = first + LANE; i < end; i += LANES) {
             uint times = 0;
             for (uint t = 0; t < step->count; t++)
