@@ -849,6 +849,26 @@ def check_gone(s):
     same("after clients have gone", s.ask(TEXT, completion("One day"))[2]["choices"], expected)
 
 
+def check_gone_early(s):
+    """Clients that go in the midst of their request, their end together with their last bytes: no connection is left of them."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    sockets = "/proc/%d/fd" % s.process.pid
+    before = len(os.listdir(sockets))
+    for data in (head + b'{"prompt":', head, head[:50]) * 20:
+        raw(s, data, reads=False)
+    end = time.monotonic() + 20  # the server's --timeout is 60
+    while len(os.listdir(sockets)) > before and time.monotonic() < end:
+        time.sleep(0.02)
+    check("nothing is left of clients that went early", len(os.listdir(sockets)) <= before, (len(os.listdir(sockets)), before))
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as connection:  # one that only sends no more is answered
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    same("a client that has closed its sending side", answer.count(b'{"status":"ok"}'), 2)
+
+
 def check_slow(s):
     before = s.metric("hearth_requests_too_slow_total")
     connection = begin(s, TEXT, dict(LONG, n=128, max_tokens=480, logprobs=20, stream=True), 4096)
@@ -1096,7 +1116,8 @@ def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
     for part in (check_density, check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
-                 check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
+                 check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_gone_early, check_slow,
+                 check_idle_connections):
         if only and part.__name__ not in only:
             continue
         begun = time.monotonic()
