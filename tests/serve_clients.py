@@ -946,6 +946,23 @@ def check_end():
     idle.close()
 
 
+def check_memory():
+    """What long requests took goes back to the system."""
+    def resident():
+        with open("/proc/%d/status" % s.process.pid) as status:
+            return [int(line.split()[1]) for line in status if line.startswith("VmRSS")][0]
+
+    s = Server("-t", "1")
+    same("a body of nothing", s.ask(TEXT, b" " * (7 << 20))[0], 400)
+    before = resident()
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            same("long bodies", set(pool.map(lambda _: s.ask(TEXT, b" " * (7 << 20))[0], range(12))), {400})
+    if "KEEPS_FREED" not in os.environ:
+        check("memory is returned", resident() < before + (8 << 10), (before, resident()))
+    s.end()
+
+
 def check_kept():
     prompts = ["%s %s" % (name, "went to the park and saw a big dog there. " * 4) for name in ("Lily", "Tom", "Sue", "Ben", "Max", "Ann")]
 
@@ -1124,8 +1141,8 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_kept, check_keys, check_pooling,
-                 check_models, check_models_kept):
+    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+                 check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))
