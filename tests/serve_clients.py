@@ -849,6 +849,26 @@ def check_gone(s):
     same("after clients have gone", s.ask(TEXT, completion("One day"))[2]["choices"], expected)
 
 
+def check_gone_early(s):
+    """Clients that go in the midst of their request, their end together with their last bytes: no connection is left of them."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    sockets = "/proc/%d/fd" % s.process.pid
+    before = len(os.listdir(sockets))
+    for data in (head + b'{"prompt":', head, head[:50]) * 20:
+        raw(s, data, reads=False)
+    end = time.monotonic() + 20  # the server's --timeout is 60
+    while len(os.listdir(sockets)) > before and time.monotonic() < end:
+        time.sleep(0.02)
+    check("nothing is left of clients that went early", len(os.listdir(sockets)) <= before, (len(os.listdir(sockets)), before))
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as connection:  # one that only sends no more is answered
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    same("a client that has closed its sending side", answer.count(b'{"status":"ok"}'), 2)
+
+
 def check_slow(s):
     before = s.metric("hearth_requests_too_slow_total")
     connection = begin(s, TEXT, dict(LONG, n=128, max_tokens=480, logprobs=20, stream=True), 4096)
@@ -924,6 +944,23 @@ def check_end():
             text += part
         check("the end of a server, told by a " + what, b'"code":"shutting_down"' in text, text[-300:])
     idle.close()
+
+
+def check_memory():
+    """What long requests took goes back to the system."""
+    def resident():
+        with open("/proc/%d/status" % s.process.pid) as status:
+            return [int(line.split()[1]) for line in status if line.startswith("VmRSS")][0]
+
+    s = Server("-t", "1")
+    same("a body of nothing", s.ask(TEXT, b" " * (7 << 20))[0], 400)
+    before = resident()
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            same("long bodies", set(pool.map(lambda _: s.ask(TEXT, b" " * (7 << 20))[0], range(12))), {400})
+    if "KEEPS_FREED" not in os.environ:
+        check("memory is returned", resident() < before + (8 << 10), (before, resident()))
+    s.end()
 
 
 def check_kept():
@@ -1096,15 +1133,16 @@ def main():
     s = Server("--body-limit", "64K", "--parallel", "4", "-t", "1")
     only = sys.argv[3:]
     for part in (check_density, check_state, check_text, check_answers, check_messages, check_responses, check_formats, check_probabilities,
-                 check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_slow, check_idle_connections):
+                 check_vectors, check_together, check_errors, check_refusals, check_garbage, check_gone, check_gone_early, check_slow,
+                 check_idle_connections):
         if only and part.__name__ not in only:
             continue
         begun = time.monotonic()
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_kept, check_keys, check_pooling,
-                 check_models, check_models_kept):
+    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+                 check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

@@ -12,6 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+/* Pieces of memory from this size on go back to the system when they are freed. */
+#define LARGE_BYTES (1 << 20)
 
 #define MAX_KEY_BYTES ((size_t)1 << 20)
 /* The longest line with a key: it has to fit into a header. */
@@ -342,11 +348,21 @@ static hearth_status load_and_serve(const entries *all, const serve_values *v, c
     return status;
 }
 
+/* Has large pieces returned to the system. By itself glibc does so with the first alone: the next of such a size come from its
+ * arenas, which keep them (after four dozen bodies of 7 MB, 12 at once, 140 MB). */
+static void return_large_pieces(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+#endif
+}
+
 static hearth_status run_serve(void *values, operands *rest, hearth_error *error)
 {
     serve_values *v = values;
     entries all;
     uint64_t body, cache = 0;
+    return_large_pieces();
     TRY(serve_check(error));
     TRY(list_entries(&all, v, rest, error));
     if (all.count > 1)
