@@ -110,7 +110,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     size_t portion_count = record_divide(r, layer, normed, portions);
     for (size_t i = 0; i < portion_count; i++)
         rows[i] = record_activations(r, layer, &portions[i]);
-    if (r->ds->tallies && l->fired && !streamed) /* of streamed layers the CPU's are not counted either */
+    if (r->ds->tallies && e->form == FORM_SPLIT && l->fired &&
+        !streamed) /* of streamed layers the CPU's are not counted either */
         LAUNCH(r, DEVICE_tally, items_of(l->neuron_count, TALLIED_NEURONS), LIST(rows[0]), BUFFER(l->fired),
                UINT(l->width), UINT(l->neuron_count));
     if (r->observed)

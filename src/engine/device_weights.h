@@ -64,9 +64,10 @@ typedef struct device_layer {
     device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
     uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
     uint32_t *rows;        /* [n] rows of the model's matrices, ascending until some are replaced */
-    device_buffer *fired;  /* [n] tokens that listed each neuron, where neurons may be replaced; else NULL */
-    uint32_t width;        /* values per row of lists and activations: n; of experts the most that a token uses */
-    device_matrix router;  /* [expert_count][d] where the layer has experts of which the device has neurons */
+    device_buffer
+        *fired;     /* [n] tokens that listed each neuron, where it skips neurons that are not experts'; else NULL */
+    uint32_t width; /* values per row of lists and activations: n; of experts the most that a token uses */
+    device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction, *expert_scales;             /* [expert_count], or NULL */
     device_norm router_norm, experts_norm, experts_post_norm, shared_post_norm; /* [d] as in model_layer   */
     device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */

@@ -165,11 +165,12 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
                           : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
-/* Returns whether neurons of a layer may change sides while it runs. */
-static bool may_be_replaced(const model_layer *from, const layer_placement *p)
+/* Returns whether it is counted how often each neuron of a layer is listed: so they may change sides while it runs, if both
+ * have some. Where one has all, nothing is counted, but the bytes are the same for each neuron, as plans have it. */
+static bool has_counts(const model_layer *from, const layer_placement *p)
 {
-    return p->form == FORM_SPLIT && selectors[p->selector].skips && ffn_skippable(&from->ffn) &&
-           from->ffn.router.expert_count == 0 && layer_neurons(p, PLACEMENT_NOBODY) == 0;
+    return selectors[p->selector].skips && ffn_skippable(&from->ffn) && from->ffn.router.expert_count == 0 &&
+           layer_neurons(p, PLACEMENT_NOBODY) == 0;
 }
 
 hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
@@ -189,7 +190,7 @@ hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement 
         return HEARTH_OK;
     if (experts)
         TRY(upload_router(l, to, from, layer));
-    if (may_be_replaced(from, p))
+    if (has_counts(from, p))
         TRY(upload_zeros(l, &to->fired, to->neuron_count, "counts of neurons"));
     uint32_t n = to->neuron_count, *plain = mem_new_array(2 * (size_t)n, sizeof *plain);
     if (!plain)

@@ -9,7 +9,7 @@
 
 bool engine_swaps(const hearth_engine *e, uint32_t layer)
 {
-    return e->uploaded && e->uploaded->layers[layer].fired;
+    return e->uploaded && e->uploaded->layers[layer].fired && e->layers[layer].form == FORM_SPLIT;
 }
 
 /* Returns where an ascending list has a row, or where it would be. */
