@@ -191,6 +191,12 @@ static void scores(void **state)
     hot_set_destroy(&h);
 }
 
+/* Of equals the one with the lower number comes first. */
+static bool comes_before(float value, uint32_t number, float other, uint32_t other_number)
+{
+    return value > other || (value == other && number < other_number);
+}
+
 /* Who changes: the coldest with the hottest, as sorting says, as many as there is room for. */
 static void choices(void **state)
 {
@@ -213,10 +219,8 @@ static void choices(void **state)
     for (size_t i = 0; i < n; i++) {
         size_t colder = 0, hotter = 0;
         for (uint32_t k = 0; k < ALL; k++) {
-            colder +=
-                k % 3 == 0 && (h.score[k] < h.score[leave[i]] || (h.score[k] == h.score[leave[i]] && k < leave[i]));
-            hotter +=
-                k % 3 != 0 && (h.score[k] > h.score[enter[i]] || (h.score[k] == h.score[enter[i]] && k < enter[i]));
+            colder += k % 3 == 0 && comes_before(-h.score[k], k, -h.score[leave[i]], leave[i]);
+            hotter += k % 3 != 0 && comes_before(h.score[k], k, h.score[enter[i]], enter[i]);
         }
         assert_int_equal(leave[i] % 3, 0);
         assert_int_not_equal(enter[i] % 3, 0);
