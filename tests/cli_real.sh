@@ -57,7 +57,7 @@ printf 'Once upon a time\n' | "$HEARTH" run "$model" -f - -n 8 --temp 0 --json >
 "$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --json --sparsity dense >"$scratch/p.json"
 is "prompt from a file" "$(value "$scratch/f.json" ids)" "$(value "$scratch/p.json" ids)"
 is "fields of run --json" "$(value "$scratch/p.json" "" 2>/dev/null | sort | tr '\n' ' ')" \
-    "accepted_tokens decode_seconds decode_tokens device draft_tokens guarantee guard ids mode placement plan prompt_seconds prompt_tokens pruning reused_tokens sparsity stop_reason text "
+    "accepted_tokens decode_seconds decode_tokens device draft_tokens guarantee guard hot_set ids mode placement plan prompt_seconds prompt_tokens pruning reused_tokens sparsity stop_reason text "
 is "mode" "$(value "$scratch/p.json" mode)" dense
 is "guarantee" "$(value "$scratch/p.json" guarantee)" bitwise
 
