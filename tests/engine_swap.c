@@ -329,6 +329,47 @@ static void check_frozen(stack *s, const char *before)
     hearth_free(after);
 }
 
+static bool give_up(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what;
+    (void)total;
+    (void)done;
+    return !*(const bool *)user;
+}
+
+/* A step that is cancelled in its midst counts for nobody, and those after it count as if it had not been. */
+static void cancelled_steps(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime = open_runtime("host", 1);
+    hearth_hot_report report[4];
+    for (size_t cancels = 0; cancels < 2; cancels++) {
+        stack s;
+        bool ends = false;
+        hearth_error error;
+        hearth_session_options options = {
+            .context = 2 * TOKENS, .output_rows = 1, .progress = {.report = give_up, .user = &ends}};
+        open_followed(&s, runtime, NULL, HEARTH_HOT_SET_STATIC);
+        hearth_session_destroy(s.session);
+        stack_check(hearth_session_create(&s.session, s.engine, &options, &error), &error);
+        report[2 * cancels] = read_long(&s, 3);
+        hearth_row rows[] = {{.token = 5}, {.token = 6, .output = true}};
+        ends = cancels == 1;
+        if (ends) /* after the first layer */
+            assert_int_equal(hearth_session_feed(s.session, rows, 2, &error), HEARTH_CANCELLED);
+        ends = false;
+        stack_check(hearth_session_feed(s.session, rows, 2, &error), &error);
+        stack_check(hearth_engine_hot_set(s.engine, &report[2 * cancels + 1], &error), &error);
+        close_split(&s);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(report[i].active, report[2 + i].active);
+        assert_int_equal(report[i].on_device, report[2 + i].on_device);
+    }
+    assert_true(report[1].active > report[0].active);
+    hearth_runtime_destroy(runtime);
+}
+
 /* A set that was drawn becomes better; the same tokens give the same set; frozen, an answer changes nothing. */
 static void live(void **state)
 {
@@ -388,7 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(under_fire), cmocka_unit_test(failing_copies), cmocka_unit_test(counts),
-        cmocka_unit_test(live),       cmocka_unit_test(refusals),
+        cmocka_unit_test(live),       cmocka_unit_test(refusals),       cmocka_unit_test(cancelled_steps),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -76,6 +76,20 @@ struct hearth_engine {
     const recurrent_shape **recurrent; /* of the recurrent layers, likewise                                        */
 };
 
+/* Returns how many of n ascending numbers are below `end`, by bisection. */
+static inline size_t count_below(const uint32_t *list, size_t n, size_t end)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (list[middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Creates an engine of the model of `of` under another placement. It shares the transposed copies of `of` and must be
  * destroyed before it. t: has the engine's predictors, was bound to the model and must outlive the engine; NULL: they are
  * those of the model's file. */

@@ -229,20 +229,6 @@ static void gather_one(const ffn_job *job, ffn_part *v)
     v->active = v->count;
 }
 
-/* Returns how many of n ascending numbers are below `end`, by bisection. */
-static size_t count_below(const uint32_t *list, size_t n, size_t end)
-{
-    size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (list[middle] < end)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Returns the row of the neuron at a place among those that the CPU computes; for places beyond the last one, a number
  * above all rows. */
 static size_t number_at(const ffn_job *job, size_t place)

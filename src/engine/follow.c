@@ -14,6 +14,7 @@
 
 typedef struct followed_layer {
     hot_set set;              /* without neurons: those of the layer stay where they are     */
+    uint64_t active;          /* neurons of the CPU that were active since they were last reported */
     uint32_t *places;         /* [neuron_count] where a neuron lies on the device            */
     uint32_t *counted, *read; /* [neurons of the device] its counts at the last look, and now */
     uint32_t *leave, *enter;  /* [FOLLOW_TOKENS * most_swaps] those that are to change sides */
@@ -122,7 +123,7 @@ void follow_count(const hearth_engine *e, uint32_t layer, const ffn_job *job)
             }
         }
     l->set.pending += job->count;
-    e->follower->report.active += active;
+    l->active += active;
 }
 
 /* Adds what the device has counted since the last look. */
@@ -139,6 +140,8 @@ static hearth_status collect_layer(const hearth_engine *e, uint32_t layer, heart
         f->report.active += fired;
         f->report.on_device += fired;
     }
+    f->report.active += l->active;
+    l->active = 0;
     return HEARTH_OK;
 }
 
@@ -148,6 +151,21 @@ static hearth_status collect(const hearth_engine *e, hearth_error *error)
         if (e->follower->layers[i].set.neuron_count > 0)
             TRY(collect_layer(e, i, error));
     return HEARTH_OK;
+}
+
+void follow_give_up(const hearth_engine *e)
+{
+    for (uint32_t i = 0; i < e->follower->layer_count; i++) {
+        followed_layer *l = &e->follower->layers[i];
+        const device_layer *there = &e->uploaded->layers[i];
+        if (l->set.neuron_count == 0)
+            continue;
+        (void)device_read(there->fired, 0, l->counted, there->neuron_count * sizeof *l->counted,
+                          NULL); /* if lost, for ever */
+        hot_set_forget(&l->set);
+        l->active = 0;
+    }
+    e->follower->since = 0;
 }
 
 hearth_status hearth_engine_hot_set_sized(const hearth_engine *engine, hearth_hot_report *out, size_t out_size,

@@ -25,4 +25,8 @@ void follow_count(const hearth_engine *e, uint32_t layer, const struct ffn_job *
  * of a prompt. A device that fails is left to the next step to tell; from then on nothing changes. */
 void follow_step(const hearth_engine *e, size_t count, bool reads_prompt);
 
+/* Ends a step that was given up, in which the device has counted what means nothing: nobody counts what was seen since the last
+ * look. */
+void follow_give_up(const hearth_engine *e);
+
 #endif

@@ -536,6 +536,8 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
     if (status != HEARTH_OK) {
         device_step_abandon(s);
         memcpy(s->counts, s->counts_before, counts);
+        if (device_step_tallies(s))
+            follow_give_up(s->engine);
     } else if (device_step_tallies(s))
         follow_step(s->engine, at->count, reads_prompt(rows, at->count));
     device_unlock(s->engine->runtime);

@@ -43,6 +43,12 @@ void hot_set_look(hot_set *h)
     h->pending = 0;
 }
 
+void hot_set_forget(hot_set *h)
+{
+    memset(h->fired, 0, h->neuron_count * sizeof *h->fired);
+    h->pending = 0;
+}
+
 /* ------------------------------------------------------------------ choosing */
 
 /* The best neurons so far, as a heap whose first one is the worst of them. */

@@ -34,6 +34,9 @@ void hot_set_destroy(hot_set *h);
  * another one's, so its score stays as it is. */
 void hot_set_look(hot_set *h);
 
+/* Forgets what was seen since the last look. */
+void hot_set_forget(hot_set *h);
+
 /* Lists who should change places, the clearest case first: the coldest neuron of the device with the hottest of the CPU, and
  * so on, while the difference is more than chance. device [device_count], cpu [cpu_count]: the neurons of each side, in any
  * order. leave, enter [most]: room for the neurons that leave the device, and for those that take their places; returns how

@@ -12,24 +12,10 @@ bool engine_swaps(const hearth_engine *e, uint32_t layer)
     return e->uploaded && e->uploaded->layers[layer].fired && e->layers[layer].form == FORM_SPLIT;
 }
 
-/* Returns where an ascending list has a row, or where it would be. */
-static uint32_t find_row(const uint32_t *rows, uint32_t count, uint32_t row)
-{
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (rows[middle] < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Puts `enter` into an ascending list in place of `leave`, where that belongs. */
 static void exchange_row(uint32_t *rows, uint32_t count, uint32_t leave, uint32_t enter)
 {
-    uint32_t from = find_row(rows, count, leave), to = find_row(rows, count, enter);
+    size_t from = count_below(rows, count, leave), to = count_below(rows, count, enter);
     if (from < to) /* those between move down */
         memmove(rows + from, rows + from + 1, (--to - from) * sizeof *rows);
     else
