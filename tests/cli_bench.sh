@@ -154,6 +154,46 @@ refused 2 "needs the name of a file" "$HEARTH" bench "$model" --plot -
 refused 2 "neither measures nor writes JSON" "$HEARTH" bench --from x.json --json
 refused 2 "one argument too many" "$HEARTH" bench "$model" other
 
+# Ways of using a device with so much memory: 2 MB have five of its six layers.
+for i in 0 1; do
+    printf '{"task_id": "HumanEval/%d", "prompt": "def add%d(a, b):\\n", "entry_point": "add%d", "test": "def check(f): pass", "canonical_solution": "    return a + b\\n"}\n' $i $i $i
+done >"$scratch/two.jsonl"
+ways=("$HEARTH" bench "$SOURCE/models/stories-relu-q8_0.gguf" --device host,threads=1 -t 1 --prompts "$scratch/two.jsonl"
+    --prompt-lengths 64 -n 32 -r 2 --sparsity exact)
+# holds WHAT NUMBERS CONDITION: awk says so of $1, $2 ...
+holds() { awk "{ exit !($3) }" <<<"$2" && pass || fail "$1: not $3 of $2"; }
+"${ways[@]}" --simulate-vram 2M,100K --json >"$scratch/ways.json"
+is "ways" "$(for i in 0 1 2 3; do value "$scratch/ways.json" sizes.0.rows.$i.way; done | xargs)" "cpu off static adaptive"
+value "$scratch/ways.json" sizes.0.rows.4 >/dev/null && fail "a fifth way" || pass
+on_device() { value "$scratch/ways.json" "sizes.0.rows.$1.on_device"; }
+holds "hits" "$(on_device 0) $(on_device 1) $(on_device 2) $(on_device 3)" \
+    '$1 == 0 && 0 < $2 && $2 < 1 && 0 < $3 && $3 < $4 && $4 < 1' # the neurons of stories do not suit programs
+for field in device_bytes main_bytes first_token_seconds prefill_tokens_per_second decode_tokens_per_second relative_speed \
+    predicted_tokens_per_second cpu_seconds device_seconds guarantee; do
+    value "$scratch/ways.json" sizes.0.rows.3.$field >/dev/null && pass || fail "a way lacks $field"
+done
+holds "memory" "$(value "$scratch/ways.json" sizes.0.rows.0.device_bytes) $(value "$scratch/ways.json" sizes.0.rows.3.device_bytes)" \
+    '$1 == 0 && 0 < $2 && $2 < 2e6'
+holds "both sides are busy" "$(value "$scratch/ways.json" sizes.0.rows.3.cpu_seconds) $(value "$scratch/ways.json" sizes.0.rows.3.device_seconds)" \
+    '0 < $1 && 0 < $2'
+# A device that holds nothing leaves the CPU alone.
+is "ways with too little" "$(value "$scratch/ways.json" sizes.1.rows.0.way) $(value "$scratch/ways.json" sizes.1.take.0)" "cpu cpu"
+value "$scratch/ways.json" sizes.1.rows.1 >/dev/null && fail "a way that is another" || pass
+"${ways[@]}" --simulate-vram 100K --compare adaptive,off >"$scratch/table"
+has "what is left out" "$(cat "$scratch/table")" "100 kB: off is left out: not one whole layer fits"
+"${ways[@]}" --simulate-vram 2M --compare adaptive,cpu >"$scratch/table"
+has "advice" "$(cat "$scratch/table")" "2.00 MB: take [a-z]*: [0-9.]* times [a-z]*"
+refused 2 "unknown way 'exact'" "${ways[@]}" --simulate-vram 2M --compare exact
+refused 2 "did you mean static" "${ways[@]}" --simulate-vram 2M --compare statik
+refused 2 "off: stands there twice" "${ways[@]}" --simulate-vram 2M --compare off,off
+refused 2 "simulate-vram: 'much' is not a size" "${ways[@]}" --simulate-vram much
+refused 2 "simulate-vram" "${ways[@]}" --simulate-vram ""
+refused 2 "makes placements and a table of its own" "${ways[@]}" --simulate-vram 2M --csv
+refused 2 "says itself what the device has" "${ways[@]}" --simulate-vram 2M --hot-set static
+refused 2 "says how much memory it has" "${ways[@]}" --device host,memory=9 --simulate-vram 2M
+echo '{"task_id": 7}' >"$scratch/broken.jsonl"
+refused 1 "broken.jsonl" "${ways[@]}" --prompts "$scratch/broken.jsonl" --simulate-vram 2M
+
 "$HEARTH" devices --json >"$scratch/devices.json"
 for field in cpu cores processors memory_bytes levels read_bandwidth; do
     value "$scratch/devices.json" $field >/dev/null && pass || fail "devices --json lacks $field"

@@ -154,6 +154,21 @@ def check_density(s):
     same("memory of a device", s.metric("hearth_device_memory_bytes"), 0)
 
 
+def check_hot_set():
+    """Where the active neurons were is counted as `hearth run` counts it of the same tokens."""
+    options = ["--device", "host", "--gpu-neurons", "200", "--hot-set", "adaptive", "-t", "1"]
+    text = "The old clock in the hall"
+    expected = run("-p", text, "-n", "59", "--ignore-eos", *options)["hot_set"]  # it reads the last token as well
+    s = Server(*options)
+    s.ask(TEXT, completion(text, max_tokens=60, ignore_eos=True))
+    s.await_metric("hearth_hot_set_active_total", expected["active"])
+    same("active", s.metric("hearth_hot_set_active_total"), expected["active"])
+    same("on the device", s.metric("hearth_hot_set_on_device_total"), expected["on_device"])
+    same("changed sides", s.metric("hearth_hot_set_swaps_total"), expected["swaps"])
+    check("some changed sides", expected["swaps"] > 0)
+    s.end()
+
+
 def check_state(s):
     same("health", s.ask("/health")[2], {"status": "ok"})
     models = s.ask("/v1/models")[2]
@@ -1141,7 +1156,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
                  check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()

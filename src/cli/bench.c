@@ -2,11 +2,12 @@
  * request. */
 #include "common.h"
 
-#include "../base/file.h"
-#include "../base/text.h"
 #include "../kernel/topology.h"
+#include "bench_prompts.h"
 #include "bench_report.h"
 #include "bench_tokenizer.h"
+#include "bench_ways.h"
+#include "hot_set.h"
 #include "options.h"
 #include "output.h"
 #include "trace.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_PROMPTS_BYTES ((size_t)64 << 20)
 /* The most contexts, and the most prompt lengths; each pair of them gives a row. */
 #define MAX_LENGTHS 64
 /* The most files of saved results. */
@@ -30,6 +30,7 @@ typedef struct bench_values {
     const char *prompts;
     number_list ids;
     const char *compare;
+    const char *simulate_vram;
     bool layers;
     bool json, csv;
     const char *plot;
@@ -52,14 +53,20 @@ static const option rows[] = {
     {OPTION_ROW('r', "repeat", COUNT, bench_values, repeats, "R",
                 "timed runs of each row; the median counts (default 7)"),
      .alias = "repetitions", .least = 1, .most = 10000},
-    {OPTION_ROW(0, "prompts", TEXT, bench_values, prompts, "FILE",
-                "text to read instead of made-up tokens; run r begins at line r")},
+    {OPTION_ROW(
+        0, "prompts", TEXT, bench_values, prompts, "FILE",
+        "text to read instead of made-up tokens; run r begins at line r, or at problem r of HumanEval.jsonl[.gz]")},
     {OPTION_ROW(0, "ids", LIST, bench_values, ids, "1,2,3", "tokens to read, over and over; @FILE: from a file"),
      .least = 0, .most = INT32_MAX},
     {OPTION_ROW(
         0, "compare", TEXT, bench_values, compare, "MODES",
         "modes that take turns, run by run: dense,exact,predicted,pruned or some of them, or all that the model "
-        "can run; each is forced on every layer (no guard), and speed is told against the first")},
+        "can run; each is forced on every layer (no guard), and speed is told against the first; with --simulate-vram "
+        "ways of using the device: cpu,off,static,adaptive or some of them")},
+    {OPTION_ROW(
+        0, "simulate-vram", TEXT, bench_values, simulate_vram, "2G,4G,8G",
+        "compare ways of using a device with so much memory: not at all (cpu), whole layers (off), the plan's hot "
+        "neurons (static), or hot neurons that change with the text (adaptive)")},
     {OPTION_ROW(0, "layers", FLAG, bench_values, layers, NULL, "what every layer computed (--json has it always)")},
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
@@ -228,60 +235,6 @@ static hearth_status choose_lengths(bench_values *v, const hearth_model_info *in
     return HEARTH_OK;
 }
 
-/* The tokens of a file's lines, one after another, and where each line begins. */
-typedef struct token_source {
-    int32_t *ids;
-    size_t *starts;
-    size_t id_count, start_count;
-} token_source;
-
-static hearth_status add_line(token_source *s, const hearth_model *model, span line, hearth_error *error)
-{
-    int32_t *ids;
-    size_t count;
-    TRY(hearth_tokenize(model, line.data, line.size, HEARTH_TEXT_SPECIAL, &ids, &count, error));
-    int32_t *all = s->ids ? mem_resize(s->ids, (s->id_count + count) * sizeof *all) : mem_new_array(count, sizeof *all);
-    if (all) {
-        memcpy(all + s->id_count, ids, count * sizeof *ids);
-        s->starts[s->start_count++] = s->id_count;
-        s->ids = all;
-        s->id_count += count;
-    }
-    hearth_free(ids);
-    return all ? HEARTH_OK : fail_memory(error, "prompts", (s->id_count + count) * sizeof *all);
-}
-
-/* Appends the tokens of all lines that are not empty. */
-static hearth_status read_lines(token_source *s, const hearth_model *model, span text, hearth_error *error)
-{
-    size_t lines = 1;
-    for (size_t i = 0; i < text.size; i++)
-        lines += text.data[i] == '\n';
-    s->starts = mem_new_array(lines, sizeof *s->starts);
-    if (!s->starts)
-        return fail_memory(error, "prompts", lines * sizeof *s->starts);
-    for (size_t at = 0; at < text.size;) {
-        const char *end = memchr(text.data + at, '\n', text.size - at);
-        size_t size = end ? (size_t)(end - text.data) - at : text.size - at;
-        if (size > 0)
-            TRY(add_line(s, model, (span){text.data + at, size}, error));
-        at += size + 1;
-    }
-    return HEARTH_OK;
-}
-
-static hearth_status read_prompts(token_source *s, const hearth_model *model, const char *path, hearth_error *error)
-{
-    char *text;
-    size_t size;
-    TRY(file_read(&text, &size, path, MAX_PROMPTS_BYTES, error));
-    hearth_status status = read_lines(s, model, (span){text, size}, error);
-    mem_free(text);
-    if (status == HEARTH_OK && s->start_count == 0)
-        status = fail(error, HEARTH_FORMAT, "%s: prompts: there are none", path);
-    return status;
-}
-
 /* ------------------------------------------------------------------ the command */
 
 /* Prints what was asked for; the picture comes last, so that a failure to write it loses no results. */
@@ -321,8 +274,10 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     json_decref(r.guard);
     json_decref(r.device);
     json_decref(r.placement);
-    if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
+    if (status == HEARTH_OK && !v->compare && !v->json && !v->csv) {
         common_say_status(l, &v->engine.messages);
+        hot_set_say(l, &v->engine);
+    }
     return status;
 }
 
@@ -342,11 +297,9 @@ static hearth_status show_saved(const bench_values *v, const operands *rest, hea
     return show(reports, count, v, error);
 }
 
-/* Measures and prints all rows. The overlap is measured where a layer is split or a trace was asked for. */
-static hearth_status measure_contest(const loaded *l, const contest *c, const bench_values *v,
-                                     const token_source *source, hearth_tracer tracer, progress *p, hearth_error *error)
+static bench_options options_of(const bench_values *v, const bench_prompts *source, progress *p)
 {
-    bench_options options = {
+    return (bench_options){
         .prompt_lengths = v->prompt_lengths.items,
         .prompt_length_count = v->prompt_lengths.count,
         .contexts = v->contexts.items,
@@ -361,11 +314,19 @@ static hearth_status measure_contest(const loaded *l, const contest *c, const be
         .start_count = source->start_count,
         .context = v->engine.context,
         .kv = (hearth_kv)v->engine.kv,
-        .traced = tracer.see || common_has_split(l),
-        .tracer = tracer,
         .progress = progress_to(p),
     };
+}
+
+/* Measures and prints all rows. The overlap is measured where a layer is split or a trace was asked for. */
+static hearth_status measure_contest(const loaded *l, const contest *c, const bench_values *v,
+                                     const bench_prompts *source, hearth_tracer tracer, progress *p,
+                                     hearth_error *error)
+{
+    bench_options options = options_of(v, source, p);
     bench_result result;
+    options.traced = tracer.see || common_has_split(l);
+    options.tracer = tracer;
     hearth_status status =
         bench_run(&result, (const hearth_engine *const *)c->engines, c->count, hearth_runtime_threads(l->runtime),
                   hearth_runtime_cpu_level(l->runtime), &options, error);
@@ -376,25 +337,62 @@ static hearth_status measure_contest(const loaded *l, const contest *c, const be
     return status;
 }
 
+/* Decides what is read, and how long rows are. Free the prompts also after a failure. */
+static hearth_status choose_work(bench_values *v, const hearth_model *model, bench_prompts *source, arena *memory,
+                                 hearth_error *error)
+{
+    hearth_model_info info;
+    hearth_model_describe(model, &info);
+    TRY(choose_lengths(v, &info, memory, error));
+    if (v->prompts)
+        TRY(bench_prompts_read(source, model, v->prompts, error));
+    if (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS || v->batches.count > MAX_LENGTHS ||
+        v->contexts.count * v->prompt_lengths.count == 0)
+        return fail(error, HEARTH_INVALID,
+                    "bench: lengths: between one and %d are possible, and they must fit the context of %u", MAX_LENGTHS,
+                    context_limit(v, &info));
+    return HEARTH_OK;
+}
+
 static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, hearth_tracer tracer, progress *p,
                                   arena *memory, hearth_error *error)
 {
-    token_source source = {0};
-    hearth_status status = choose_lengths(v, &l->info, memory, error);
-    if (status == HEARTH_OK && v->prompts)
-        status = read_prompts(&source, l->model, v->prompts, error);
-    if (status == HEARTH_OK && (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS ||
-                                v->batches.count > MAX_LENGTHS || v->contexts.count * v->prompt_lengths.count == 0))
-        status = fail(error, HEARTH_INVALID,
-                      "bench: lengths: between one and %d are possible, and they must fit the context of %u",
-                      MAX_LENGTHS, context_limit(v, &l->info));
+    bench_prompts source = {0};
+    hearth_status status = choose_work(v, l->model, &source, memory, error);
     if (status == HEARTH_OK)
         status = add_engines(c, l, v, p, error);
     if (status == HEARTH_OK)
         status = measure_contest(l, c, v, &source, tracer, p, error);
     remove_engines(c);
-    mem_free(source.ids);
-    mem_free(source.starts);
+    bench_prompts_free(&source);
+    return status;
+}
+
+/* Compares ways of using a device. */
+static hearth_status simulate(bench_values *v, arena *memory, hearth_error *error)
+{
+    hearth_model *model;
+    progress p;
+    bench_prompts source = {0};
+    TRY(common_check_messages(&v->engine.messages, error));
+    progress_init(&p);
+    p.terminal &= !v->engine.messages.quiet;
+    TRY(common_open_model(&model, &v->engine.model, &p, error));
+    hearth_status status = choose_work(v, model, &source, memory, error);
+    if (status == HEARTH_OK) {
+        bench_options options = options_of(v, &source, &p);
+        options.traced = true;
+        status = bench_ways(model,
+                            &(ways_options){.engine = &v->engine,
+                                            .sizes = v->simulate_vram,
+                                            .names = v->compare,
+                                            .bench = &options,
+                                            .json = v->json},
+                            &p, error);
+    }
+    progress_clear(&p);
+    bench_prompts_free(&source);
+    hearth_model_close(model);
     return status;
 }
 
@@ -405,8 +403,11 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --csv: --json was asked for as well");
     if (v->prompts && v->ids.count > 0)
         return fail(error, HEARTH_INVALID, "bench: --ids: the tokens come from --prompts already");
-    if (v->compare && v->engine.sparsity != HEARTH_MODE_AUTO)
+    if (v->compare && !v->simulate_vram && v->engine.sparsity != HEARTH_MODE_AUTO)
         return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the modes already");
+    if (v->simulate_vram && (v->csv || v->plot || v->trace || v->layers || v->saved.count > 0 || v->engine.place))
+        return fail(error, HEARTH_INVALID,
+                    "bench: --simulate-vram: makes placements and a table of its own, or with --json an object");
     if (v->compare && v->engine.place)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     return output_check_file("bench: --plot", v->plot, false, error);
@@ -425,6 +426,8 @@ static hearth_status run_bench(void *values, operands *rest, hearth_error *error
     TRY(common_take_model("bench", &v->engine.model, rest, 0, true, error));
     if (v->tokenizer_text)
         return bench_tokenizer(v->engine.model.model, v->tokenizer_text, v->repeats, v->json, error);
+    if (v->simulate_vram)
+        return simulate(v, rest->memory, error);
     if (v->compare)
         TRY(start_contest(&c, v, error));
     TRY(trace_open(&t, "bench", v->trace, error));
@@ -470,6 +473,7 @@ const command command_bench = {
         "  ...\n\n"
         "  $ hearth bench a.gguf --compare all --json >a.json; hearth bench b.gguf --compare all --json >b.json\n"
         "  $ hearth bench --from a.json b.json --plot both.svg\n\n"
+        "  $ hearth bench llama-relu-7b-q4_0.gguf --simulate-vram 1G,2G,4G --prompts HumanEval.jsonl.gz\n\n"
         "  $ hearth bench gemma3-270m-q4_k_m.gguf --tokenizer book.txt",
     .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine)),
                MESSAGE_TABLE(offsetof(bench_values, engine))},

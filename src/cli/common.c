@@ -21,7 +21,7 @@ static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
 static const char *const stream_choices[] = {
     [HEARTH_STREAM_AUTO] = "auto", [HEARTH_STREAM_ON] = "on", [HEARTH_STREAM_OFF] = "off", NULL};
-static const char *const hot_set_choices[] = {"off", "static", "adaptive", "frozen", NULL};
+static const char *const hot_set_choices[] = {"auto", "off", "static", "adaptive", "frozen", NULL};
 _Static_assert(HEARTH_HOT_SET_COUNT == 3, "off, and one of them");
 static const char *const mode_choices[] = {
     "auto",
@@ -91,10 +91,10 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "of these layers the first K neurons in the file's order (the hot ones of an ordered file), the others "
                 "on the CPU at the same time; all where only --gpu-layers says how much")},
     {OPTION_ROW(
-         0, "hot-set", CHOICE, engine_options, hot_set, "off|static|adaptive|frozen",
-         "which neurons the device has of layers on both sides: those of the placement (off, the default; static "
-         "also counts hits), those that are active most often lately (adaptive), or lately in the prompt (frozen: "
-         "nothing changes during an answer)"),
+         0, "hot-set", CHOICE, engine_options, hot_set, "HOW",
+         "which neurons the device has of layers on both sides: those of the placement (off; static also counts hits), "
+         "those that are active most often lately (adaptive), or lately in the prompt (frozen: nothing changes during "
+         "an answer). auto, the default: adaptive where the model placed itself, else off"),
      .choices = hot_set_choices},
     {OPTION_ROW(0, "vram", TEXT, engine_options, vram, "SIZE",
                 "what a plan may take of the device's memory (8G); else its budget")},

@@ -37,7 +37,7 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
-    unsigned hot_set;       /* off, then those of hearth_hot_set (hot_set.h)                           */
+    unsigned hot_set;       /* auto, off, then those of hearth_hot_set (hot_set.h)                     */
     const char *vram, *ram; /* sizes that a plan may take; NULL: the device's budget, and what is free */
     bool plans;             /* set by commands that let the model place itself beside a device         */
     uint32_t sequences;     /* that such a plan leaves room for; 0: one                                */

@@ -8,10 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The choices of --hot-set are "off" and then those of hearth_hot_set. */
-static bool is_off(const engine_options *o)
+/* The choices of --hot-set. */
+enum { AUTO, OFF, FIRST /* of hearth_hot_set */ };
+
+/* Returns whether hot sets are followed, and how. */
+static bool follows(const loaded *l, const engine_options *o, hearth_hot_set *how)
 {
-    return o->hot_set == 0;
+    bool is_own = l->is_planned && l->planned.own && l->planned.use == USES_PLAN;
+    *how = o->hot_set >= FIRST ? (hearth_hot_set)(o->hot_set - FIRST) : HEARTH_HOT_SET_ADAPTIVE;
+    return o->hot_set >= FIRST || (o->hot_set == AUTO && is_own);
 }
 
 static hearth_hot_report report_of(const loaded *l)
@@ -24,10 +29,11 @@ static hearth_hot_report report_of(const loaded *l)
 
 hearth_status hot_set_follow(loaded *l, const engine_options *o, hearth_error *error)
 {
-    if (is_off(o))
+    hearth_hot_set how;
+    if (!follows(l, o, &how))
         return HEARTH_OK;
-    TRY(hearth_engine_follow(l->engine, &(hearth_hot_options){.how = (hearth_hot_set)(o->hot_set - 1)}, error));
-    if (report_of(l).layers == 0 && !o->messages.quiet)
+    TRY(hearth_engine_follow(l->engine, &(hearth_hot_options){.how = how}, error));
+    if (o->hot_set != AUTO && report_of(l).layers == 0 && !o->messages.quiet)
         output_note("note", "--hot-set: no layer skips neurons and has some on both sides, so that none can change");
     return HEARTH_OK;
 }
@@ -39,7 +45,8 @@ static double hit_rate(const hearth_hot_report *r)
 
 void hot_set_say(const loaded *l, const engine_options *o)
 {
-    if (is_off(o))
+    hearth_hot_set how;
+    if (!follows(l, o, &how))
         return;
     hearth_hot_report r = report_of(l);
     char copied[16];
@@ -51,7 +58,8 @@ void hot_set_say(const loaded *l, const engine_options *o)
 
 json_t *hot_set_json(const loaded *l, const engine_options *o)
 {
-    if (is_off(o))
+    hearth_hot_set how;
+    if (!follows(l, o, &how))
         return json_null();
     hearth_hot_report r = report_of(l);
     return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:f}", "layers", (json_int_t)r.layers, "hit_rate", hit_rate(&r),

@@ -11,6 +11,7 @@
 #include "../kernel/bandwidth.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The figures of one timed run; a row stores [repeats] of each. */
 enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
@@ -34,9 +35,10 @@ typedef struct bench_case {
 
 /* The sums over the runs of one row. */
 typedef struct tally {
-    double *figures;       /* [FIGURES][repeats]                  */
-    hearth_counts *counts; /* [layers] of the decoded tokens       */
-    double weight_bytes;   /* bytes of weights per decoded token, summed over the runs */
+    double *figures;            /* [FIGURES][repeats]                  */
+    hearth_counts *counts;      /* [layers] of the decoded tokens       */
+    double weight_bytes;        /* bytes of weights per decoded token, summed over the runs */
+    uint64_t active, on_device; /* neurons, as in hearth_hot_report */
 } tally;
 
 typedef struct bencher {
@@ -51,11 +53,12 @@ typedef struct bencher {
     uint32_t largest; /* batch                                                  */
     lane *lanes;      /* [lane_count]                                           */
     size_t lane_count;
-    tally *tallies;        /* [case_count][lane_count] of the current context */
-    double *figures;       /* pointed to by the tallies */
-    hearth_counts *counts; /* pointed to by the tallies */
-    overlap overlap;       /* of the current row */
-    bool watching;         /* a traced run is decoding: its spans count */
+    tally *tallies;                     /* [case_count][lane_count] of the current context */
+    double *figures;                    /* pointed to by the tallies */
+    hearth_counts *counts;              /* pointed to by the tallies */
+    overlap overlap;                    /* of the current row */
+    bool watching;                      /* a traced run is decoding: its spans count */
+    double cpu_seconds, device_seconds; /* in the traced runs of the current row */
     uint64_t done;
 } bencher;
 
@@ -127,6 +130,16 @@ static double weight_bytes(const lane *l, uint32_t batch)
     return batch == 1 ? alone : fmin(alone, (double)hearth_engine_token_bytes(l->engine) / batch);
 }
 
+/* Counts the neurons of the hot set, which has seen all tokens so far, into a tally, of those after `before`. */
+static hearth_status add_hot_set(const lane *l, const hearth_hot_report *before, tally *t, hearth_error *error)
+{
+    hearth_hot_report now;
+    TRY(hearth_engine_hot_set(l->engine, &now, error));
+    t->active += now.active - before->active;
+    t->on_device += now.on_device - before->on_device;
+    return HEARTH_OK;
+}
+
 /* Adds what the session counted since its counts were last reset. */
 static hearth_status add_counts(const bencher *b, const lane *l, uint32_t batch, tally *t, hearth_error *error)
 {
@@ -147,6 +160,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
 {
     double figures[FIGURES] = {0};
     uint32_t prompt_length = c.prompt_length;
+    hearth_hot_report hot;
     TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
     TRY(feed(b, l, repeat, context, prompt_length, true, error));
@@ -155,6 +169,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
 
     TRY(fork_sequences(l, c.batch, error));
     hearth_session_reset_counts(l->session);
+    TRY(hearth_engine_hot_set(l->engine, &hot, error));
     double before = bandwidth_measure(b->memory);
     start = clock_seconds();
     TRY(decode(b, l, repeat, (size_t)context + prompt_length, c.batch, error));
@@ -164,6 +179,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     figures[SHARE] = figures[DECODE] / figures[FLOOR];
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
+    TRY(add_hot_set(l, &hot, t, error));
     return add_counts(b, l, c.batch, t, error);
 }
 
@@ -205,7 +221,7 @@ static void clear_tallies(bencher *b)
 {
     uint32_t layers = b->info.layer_count;
     for (size_t i = 0; i < b->case_count * b->lane_count; i++) {
-        b->tallies[i] = (tally){b->figures + i * FIGURES * b->options->repeats, b->counts + i * layers, 0};
+        b->tallies[i] = (tally){b->figures + i * FIGURES * b->options->repeats, b->counts + i * layers, 0, 0, 0};
         for (uint32_t layer = 0; layer < layers; layer++)
             b->tallies[i].counts[layer] = (hearth_counts){0};
     }
@@ -238,6 +254,31 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
     }
 }
 
+/* Returns how many neurons of a layer the device has. */
+static uint32_t device_neurons(const hearth_engine *e, uint32_t layer)
+{
+    return e->uploaded ? e->uploaded->layers[layer].neuron_count : 0;
+}
+
+/* Returns the share of the active neurons that the device had: of layers on one side, and of those whose hot set counts. */
+static double share_on_device(const bencher *b, const lane *l, const tally *t)
+{
+    const model_layer *layers = hearth_engine_model(l->engine)->layers;
+    double all = 0, on_device = (double)t->on_device, split = 0;
+    for (uint32_t i = 0; i < b->info.layer_count; i++) {
+        uint32_t there = device_neurons(l->engine, i);
+        double active = (double)t->counts[i].active;
+        all += active;
+        if (there > 0 && there < layers[i].ffn.neuron_count)
+            split += active;
+        else if (there > 0)
+            on_device += active;
+    }
+    if ((double)t->active < split)
+        return NAN;
+    return all > 0 ? on_device / all : 0;
+}
+
 static void make_row(const bencher *b, const lane *l, const tally *t, bench_layer *layers, bench_row *row)
 {
     uint32_t repeats = b->options->repeats;
@@ -252,6 +293,7 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     row->relative_speed = median(t->figures + SPEED * repeats, repeats);
     row->bytes_per_token = t->weight_bytes / repeats + kv;
     row->kv_bytes_per_token = kv;
+    row->on_device = share_on_device(b, l, t);
     make_layers(b, t, layers, row);
 }
 
@@ -280,12 +322,25 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
 
 /* ------------------------------------------------------------------ overlap */
 
+/* Adds a span to what its side was busy with: sides do nothing in a "wait" or before a "join". */
+static void add_busy(bencher *b, const hearth_span *seen)
+{
+    double seconds = seen->end - seen->begin;
+    if (strcmp(seen->what, "wait") == 0 || strcmp(seen->what, "join") == 0)
+        return;
+    if (strcmp(seen->side, "cpu") == 0)
+        b->cpu_seconds += seconds;
+    else if (strcmp(seen->side, "bus") != 0)
+        b->device_seconds += seconds;
+}
+
 /* Passes a span on while a traced run is decoding. */
 static void see_span(void *user, const hearth_span *seen)
 {
     bencher *b = user;
     if (!b->watching)
         return;
+    add_busy(b, seen);
     overlap_see(&b->overlap, seen);
     if (b->options->tracer.see)
         b->options->tracer.see(b->options->tracer.user, seen);
@@ -295,6 +350,7 @@ static void see_span(void *user, const hearth_span *seen)
 static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error *error)
 {
     overlap_clear(&b->overlap);
+    b->cpu_seconds = b->device_seconds = 0;
     for (uint32_t run = 0; run < traced_runs(b); run++, b->done++) {
         TRY(hearth_session_truncate(l->session, 0, row->context, error));
         TRY(feed(b, l, run, row->context, row->prompt_length, true, error));
@@ -304,6 +360,8 @@ static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error
         b->watching = false;
         TRY(status);
     }
+    row->cpu_seconds = b->cpu_seconds / ((double)traced_runs(b) * b->options->decode_tokens);
+    row->device_seconds = b->device_seconds / ((double)traced_runs(b) * b->options->decode_tokens);
     return overlap_conclude(&b->overlap, &row->overlap, error);
 }
 
@@ -351,16 +409,27 @@ static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hear
 
 /* ------------------------------------------------------------------ all of it */
 
+/* Returns the greatest of some lengths. */
+static size_t longest_of(const int32_t *lengths, size_t count)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < count; i++)
+        longest = (size_t)lengths[i] > longest ? (size_t)lengths[i] : longest;
+    return longest;
+}
+
+size_t bench_positions(const bench_options *o)
+{
+    return longest_of(o->contexts, o->context_count) + longest_of(o->prompt_lengths, o->prompt_length_count) +
+           o->decode_tokens;
+}
+
 /* Computes the sessions' context and the longest feed that the rows need. */
 static hearth_status measure_need(const bencher *b, size_t *context, size_t *longest, hearth_error *error)
 {
     const bench_options *o = b->options;
-    size_t prompt = 0, before = 0;
-    for (size_t i = 0; i < o->prompt_length_count; i++)
-        prompt = (size_t)o->prompt_lengths[i] > prompt ? (size_t)o->prompt_lengths[i] : prompt;
-    for (size_t i = 0; i < o->context_count; i++)
-        before = (size_t)o->contexts[i] > before ? (size_t)o->contexts[i] : before;
-    size_t need = before + prompt + o->decode_tokens;
+    size_t prompt = longest_of(o->prompt_lengths, o->prompt_length_count);
+    size_t before = longest_of(o->contexts, o->context_count), need = bench_positions(o);
     *longest = before > prompt ? before : prompt;
     *longest = b->largest > *longest ? b->largest : *longest;
     *context = o->context ? o->context : need;

@@ -56,7 +56,11 @@ typedef struct bench_row {
     double let_through;             /* share of neurons that the predictor let through; 1 without one */
     double relative_speed;          /* decoding speed over the first engine's in the same repetition */
     const bench_layer *layers;      /* [layer_count]                                                   */
+    double on_device;               /* of the active neurons, the share that the device had; NAN: not known, for a layer
+                                     * on both sides does not count (hearth_engine_follow)                          */
     overlap_result overlap;         /* of split layers and decoded tokens; samples is 0 without any */
+    double cpu_seconds,
+        device_seconds; /* that each side was busy for a token of every sequence, where it was traced; else 0 */
 } bench_row;
 
 /* A zeroed result is empty. */
@@ -67,7 +71,10 @@ typedef struct bench_result {
     bench_layer *layers; /* [count][layer_count], pointed to by the rows */
 } bench_result;
 
-/* Runs the benchmark. engines [engine_count]: all of one model on one runtime. The strings in the result belong to the
+/* Returns the positions that a sequence of the longest row has. */
+size_t bench_positions(const bench_options *options);
+
+/* Runs the benchmark. engines [engine_count]: all of one model. The strings in the result belong to the
  * engines; free the result with bench_result_free. HEARTH_INVALID: a row does not fit the context (the error names it),
  * or an id is not in the vocabulary. */
 hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, size_t engine_count, unsigned threads,

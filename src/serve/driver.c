@@ -15,6 +15,8 @@
 /* How often it is asked whether clients are still there, and how often answers are listed. */
 #define LOOK_SECONDS 0.1
 #define LIST_SECONDS 0.02
+/* How often the device is asked what it has counted, while it computes. */
+#define HOT_SECONDS 1
 /* Clients that are asked about at once. */
 #define LOOK_SOCKETS 64
 /* Answers that driver_list knows of. */
@@ -22,6 +24,7 @@
 
 struct driver {
     driver_options options;
+    const hearth_engine *engine;
     hearth_session *session;
     hearth_scheduler *scheduler;
     scorer *scorer;
@@ -35,7 +38,7 @@ struct driver {
     /* The thread's. */
     job *jobs, *newest; /* that have not ended      */
     size_t scheduled;   /* choices in the scheduler */
-    double looked, published;
+    double looked, published, asked;
     /* What others may read. */
     pthread_mutex_t lock;
     hearth_error lost; /* status other than HEARTH_OK: the device has failed */
@@ -44,6 +47,18 @@ struct driver {
 };
 
 /* ------------------------------------------------------------------ what others may know */
+
+/* Sets the metrics of the hot set. The device that fails to tell is left to the next step. */
+static void publish_hot_set(driver *d)
+{
+    hearth_hot_report r;
+    d->asked = clock_seconds();
+    if (hearth_engine_hot_set(d->engine, &r, NULL) != HEARTH_OK)
+        return;
+    metrics_set(d->options.metrics, METRIC_HOT_ACTIVE, r.active);
+    metrics_set(d->options.metrics, METRIC_HOT_ON_DEVICE, r.on_device);
+    metrics_set(d->options.metrics, METRIC_HOT_SWAPS, r.swaps);
+}
 
 /* Lists what is being answered, and what was counted so far. now: else it may wait. */
 static void publish(driver *d, bool now)
@@ -416,6 +431,8 @@ static void *work(void *user)
         bool is_idle = !d->jobs;
         if (is_idle)
             publish(d, true);
+        if (is_idle || clock_seconds() - d->asked >= HOT_SECONDS)
+            publish_hot_set(d);
         take_jobs(d, is_idle);
         step(d);
         publish(d, false);
@@ -457,6 +474,7 @@ hearth_status driver_create(driver **out, const hearth_engine *engine, const dri
         return fail_memory(error, "driver", sizeof *d);
     hearth_model_describe(hearth_engine_model(engine), &info);
     d->options = *options;
+    d->engine = engine;
     d->vocabulary = info.vocabulary_size;
     pthread_mutex_init(&d->lock, NULL);
     mailbox_init(&d->box, (size_t)options->session.sequences + options->queue);
