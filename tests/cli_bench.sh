@@ -168,7 +168,7 @@ value "$scratch/ways.json" sizes.0.rows.4 >/dev/null && fail "a fifth way" || pa
 on_device() { value "$scratch/ways.json" "sizes.0.rows.$1.on_device"; }
 holds "hits" "$(on_device 0) $(on_device 1) $(on_device 2) $(on_device 3)" \
     '$1 == 0 && 0 < $2 && $2 < 1 && 0 < $3 && $3 < $4 && $4 < 1' # the neurons of stories do not suit programs
-for field in device_bytes main_bytes first_token_seconds prefill_tokens_per_second decode_tokens_per_second relative_speed \
+for field in device_bytes main_bytes first_token_seconds prefill_tokens_per_second decode_tokens_per_second relative_speed neurons \
     predicted_tokens_per_second cpu_seconds device_seconds guarantee; do
     value "$scratch/ways.json" sizes.0.rows.3.$field >/dev/null && pass || fail "a way lacks $field"
 done

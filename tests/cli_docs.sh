@@ -69,12 +69,16 @@ models:                | settings of an editor
 # Commands that are run in a smaller form, what they print not being compared: a sed expression, and why.
 smaller='
 s/make-model (1b|7b|13b)/make-model tiny/    | gigabytes; the small shape has the same keys and tensors
+s/(opt|falcon|smallthinker)-[0-9.]+b /\1-tiny / | the same
+s/--contexts 0,16384/--contexts 0,64/        | minutes of attention
+s/128,2048,8192/8,16/                        | the same
+s/serve.py 1b.gguf/serve.py 1b.gguf --rounds 1 --answer 20/ | for medians that mean something
 s/--gpu-neurons 1300/--gpu-neurons 300/      | of the 1024 that the small shape has
 s/--layers 0-5/--layers 0-3/                 | of the 4 that the small shape has
 s/corpora/small/                             | a hundredth of the text: learning takes minutes
 s/--choose bytes/--choose bytes --epochs 1/  | the same
 s/-r (7|31)/-r 1/                            | for medians that mean something, which nobody reads here
-s/--windows 40|--task kl/--windows 2/        | of all windows: a minute for each setting
+s/--windows (4|40) |--task kl/--windows 1 / | of all windows: a minute for each setting
 '
 
 units="s ms s, ms, tokens/s tokens/s, tokens/s; tok/s GB/s microseconds"

@@ -6,6 +6,7 @@
 #include "../src/engine/engine.h"
 
 #include "placements.h"
+#include "storms.h"
 
 #define STORIES HEARTH_MODELS "/stories-relu-q8_0.gguf"
 
@@ -465,10 +466,10 @@ static void storms(void **state)
     (void)state;
     hearth_runtime *runtime = open_runtime(NULL, 2);
     long live = mem_live();
-    run_storm(runtime, &long_texts, ON_CPU, 3000, 3);
-    run_storm(runtime, &small_blocks, ON_CPU, 1000, 4);
-    run_storm(runtime, &recurrent, ON_CPU, 500, 4);
-    run_storm(runtime, &recurrent_blocks, ON_CPU, 500, 4);
+    run_storm(runtime, &long_texts, ON_CPU, storm_length(3000), 3);
+    run_storm(runtime, &small_blocks, ON_CPU, storm_length(1000), 4);
+    run_storm(runtime, &recurrent, ON_CPU, storm_length(500), 4);
+    run_storm(runtime, &recurrent_blocks, ON_CPU, storm_length(500), 4);
     assert_int_equal(mem_live(), live);
     hearth_runtime_destroy(runtime);
 }
@@ -480,8 +481,8 @@ static void storms_on_devices(void **state)
     for (size_t i = 0; i < specs->count; i++) {
         hearth_runtime *runtime = open_runtime(specs->text[i], 2);
         for (where place = ON_DEVICE; place < PLACES; place++) {
-            run_storm(runtime, &long_texts, place, 700, 20 + place);
-            run_storm(runtime, &small_blocks, place, 300, 30 + place);
+            run_storm(runtime, &long_texts, place, storm_length(700), 20 + place);
+            run_storm(runtime, &small_blocks, place, storm_length(300), 30 + place);
         }
         assert_int_equal(device_used(runtime), 0);
         hearth_runtime_destroy(runtime);

@@ -7,6 +7,7 @@
 
 #include "placements.h"
 #include "requests.h"
+#include "storms.h"
 
 #define PAGE      128
 #define RECURRENT GOLDEN "/nemotron-h/model.gguf"
@@ -448,12 +449,6 @@ static void run_storm(hearth_runtime *runtime, bool all_on, size_t length, uint6
     close_placed(&t.s);
     hearth_model_close(t.s.model);
     free(json);
-}
-
-static size_t storm_length(size_t usual)
-{
-    const char *times = getenv("HEARTH_STORM");
-    return usual * (times ? strtoul(times, NULL, 10) : 1);
 }
 
 static void storms(void **state)

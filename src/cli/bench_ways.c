@@ -323,20 +323,31 @@ static double main_memory(const lane *l)
     return (double)(l->memory.weight_bytes + l->memory.own_bytes + l->memory.kv_bytes + l->memory.scratch_bytes);
 }
 
+/* Returns the share of all neurons that the device begins with. */
+static double neurons_on_device(const contest *c, const lane *l)
+{
+    uint32_t layers = c->info.layer_count;
+    double there = 0, all = 0;
+    for (uint32_t i = 0; i < layers; i++) {
+        double n = c->loaded.planned.load.layers[i].neurons;
+        all += n;
+        if (l->way == WAY_OFF)
+            there += i >= layers - l->whole_layers ? n : 0;
+        else if (l->way != WAY_CPU)
+            there += c->hot.layers[i].neurons;
+    }
+    return all > 0 ? there / all : 0;
+}
+
 /* Writes what the device has, in words: "12 of 32 layers", "26 % of the neurons". */
 static void say_placed(char out[40], const contest *c, const lane *l)
 {
-    double there = 0, all = 0;
-    for (uint32_t i = 0; i < c->info.layer_count; i++) {
-        there += c->hot.layers[i].neurons;
-        all += c->loaded.planned.load.layers[i].neurons;
-    }
     if (l->way == WAY_CPU)
         snprintf(out, 40, "nothing");
     else if (l->way == WAY_OFF)
         snprintf(out, 40, "%u of %u layers", l->whole_layers, c->info.layer_count);
     else
-        snprintf(out, 40, "%.0f %% of the neurons", all > 0 ? 100 * there / all : 0);
+        snprintf(out, 40, "%.0f %% of the neurons", 100 * neurons_on_device(c, l));
 }
 
 static void print_row(const contest *c, const lane *l, const bench_row *row)
@@ -393,14 +404,14 @@ static void print_contest(const contest *c)
     }
 }
 
-static json_t *row_json(const lane *l, const bench_row *row)
+static json_t *row_json(const contest *c, const lane *l, const bench_row *row)
 {
-    return json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:f, s:f, s:f, s:s}", "way",
+    return json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:f, s:f, s:f, s:s}", "way",
                      way_names[l->way], "context", (int)row->context, "prompt_length", (int)row->prompt_length, "batch",
                      (int)row->batch, "prefill_tokens_per_second", row->prefill_tokens_per_second,
                      "first_token_seconds", row->prompt_length / row->prefill_tokens_per_second,
                      "decode_tokens_per_second", row->decode_tokens_per_second, "relative_speed", row->relative_speed,
-                     "predicted_tokens_per_second", 1 / l->predicted, "on_device",
+                     "predicted_tokens_per_second", 1 / l->predicted, "neurons", neurons_on_device(c, l), "on_device",
                      isnan(row->on_device) ? json_null() : json_real(row->on_device), "device_bytes",
                      (json_int_t)l->memory.device_bytes, "main_bytes", main_memory(l), "cpu_seconds", row->cpu_seconds,
                      "device_seconds", row->device_seconds, "guarantee", row->guarantee);
@@ -410,7 +421,7 @@ static json_t *contest_json(const contest *c)
 {
     json_t *rows = json_array(), *take = json_array();
     for (size_t i = 0; i < c->result.count; i++)
-        json_array_append_new(rows, row_json(&c->lanes[i % c->count], &c->result.rows[i]));
+        json_array_append_new(rows, row_json(c, &c->lanes[i % c->count], &c->result.rows[i]));
     for (size_t at = 0; c->count > 0 && at < c->result.count; at += c->count)
         json_array_append_new(take, json_string(way_names[c->lanes[choose(c, c->result.rows + at)].way]));
     return json_pack("{s:f, s:o, s:o, s:b}", "device_bytes", c->size, "rows", rows, "take", take, "forced",

@@ -91,7 +91,7 @@ static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned thr
 void multiply(const hearth_session *s, const float *x, size_t count, const product *products, size_t n)
 {
     const hearth_runtime *r = s->engine->runtime;
-    const matrix *matrices[MAX_PRODUCTS];
+    const matrix *matrices[MAX_PRODUCTS] = {products[0].w}; /* there is always one */
     size_t rows = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
         matrices[i] = products[i].w;
