@@ -31,6 +31,7 @@ make install*          | installs for everybody; cli_examples does it in a folde
 export PKG_CONFIG_PATH* | of that installation
 cc examples/*          | of that installation
 hearth run MODEL *       | MODEL is any model; needs a graphics card
+hearth bench MODEL *     | the same
 python3 bench/peers.py* | downloads and compiles llama.cpp; cli_peers runs it with programs that are there
 bench/peers.py*        | the same
 bench/run.sh*          | measures for minutes
@@ -77,7 +78,7 @@ s/--gpu-neurons 1300/--gpu-neurons 300/      | of the 1024 that the small shape 
 s/--layers 0-5/--layers 0-3/                 | of the 4 that the small shape has
 s/corpora/small/                             | a hundredth of the text: learning takes minutes
 s/--choose bytes/--choose bytes --epochs 1/  | the same
-s/-r (7|31)/-r 1/                            | for medians that mean something, which nobody reads here
+s/-r (7|12|31)/-r 1/                         | for medians that mean something, which nobody reads here
 s/--windows (4|40) |--task kl/--windows 1 / | of all windows: a minute for each setting
 '
 
