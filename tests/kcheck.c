@@ -226,13 +226,19 @@ int main(int argc, char **argv)
 {
     uint64_t seed = 1;
     const char *only = NULL, *spec = NULL;
-    for (int i = 1; i + 1 < argc; i += 2)
-        if (strcmp(argv[i], "--seed") == 0)
-            seed = strtoull(argv[i + 1], NULL, 0);
-        else if (strcmp(argv[i], "--level") == 0)
-            only = argv[i + 1];
-        else if (strcmp(argv[i], "--device") == 0)
-            spec = argv[i + 1];
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (value && strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(value, NULL, 0);
+        else if (value && strcmp(argv[i], "--level") == 0)
+            only = value;
+        else if (value && strcmp(argv[i], "--device") == 0)
+            spec = value;
+        else {
+            puts("usage: kcheck [--seed N] [--level NAME | --device SPEC]");
+            return 2;
+        }
+    }
     printf("kcheck --seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
 
