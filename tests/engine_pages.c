@@ -481,8 +481,8 @@ static void storms_on_devices(void **state)
     for (size_t i = 0; i < specs->count; i++) {
         hearth_runtime *runtime = open_runtime(specs->text[i], 2);
         for (where place = ON_DEVICE; place < PLACES; place++) {
-            run_storm(runtime, &long_texts, place, storm_length(700), 20 + place);
-            run_storm(runtime, &small_blocks, place, storm_length(300), 30 + place);
+            run_storm(runtime, &long_texts, place, 700, 20 + place);
+            run_storm(runtime, &small_blocks, place, 300, 30 + place);
         }
         assert_int_equal(device_used(runtime), 0);
         hearth_runtime_destroy(runtime);

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Sanitizers take ten times as long for a step, and see what it does wrong in any storm. */
+/* Sanitizers take many times as long for a step, and see what it does wrong in any storm. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define STORM_PART 4
+#define STORM_PART 2
 #else
 #define STORM_PART 1
 #endif
