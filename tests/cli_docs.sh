@@ -70,10 +70,10 @@ models:                | settings of an editor
 # Commands that are run in a smaller form, what they print not being compared: a sed expression, and why.
 smaller='
 s/make-model (1b|7b|13b)/make-model tiny/    | gigabytes; the small shape has the same keys and tensors
-s/(opt|falcon|smallthinker)-[0-9.]+b /\1-tiny / | the same
+s/make-model (opt|falcon|smallthinker)-[0-9.]+b /make-model \1-tiny / | the same
 s/--contexts 0,16384/--contexts 0,64/        | minutes of attention
 s/128,2048,8192/8,16/                        | the same
-s/serve.py 1b.gguf/serve.py 1b.gguf --rounds 1 --answer 20/ | for medians that mean something
+s/serve.py 1b.gguf/serve.py 1b.gguf --rounds 1/ | for medians that mean something
 s/--gpu-neurons 1300/--gpu-neurons 300/      | of the 1024 that the small shape has
 s/--layers 0-5/--layers 0-3/                 | of the 4 that the small shape has
 s/corpora/small/                             | a hundredth of the text: learning takes minutes
@@ -184,6 +184,7 @@ clone() { # clone FOLDER
     ln -s "$BUILD"/hearth "$BUILD"/bench "$BUILD"/libhearth.so.0 "$1/build/release/"
     ln -s "$DATA"/{corpora,golden,models} "$1/build/release/test-data/"
     head -c 10000 "$DATA/corpora/stories-train-sample.txt" >"$1/build/release/test-data/small/stories-train-sample.txt"
+    ln -s "$DATA/corpora/HumanEval.jsonl.gz" "$1/build/release/test-data/small/"
 }
 
 # Runs what commands_of found, in one shell, so that variables last. An error that the page shows is expected.
