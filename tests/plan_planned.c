@@ -250,6 +250,13 @@ static void surveys_are_stored(void **state)
     open_planned(&p, &b, &options);
     assert_true(p.survey.remembered);
     assert_string_equal(p.survey.key, key);
+    p.survey.scratch_bytes = 0; /* made where no layer fitted on the device */
+    survey_remember(&p.survey, folder);
+    planned_close(&p);
+    open_planned(&p, &b, &options);
+    assert_false(p.survey.remembered);
+    assert_true(p.survey.scratch_bytes > 0);
+    survey_remember(&p.survey, folder);
     planned_close(&p);
     cache_folder_each(damage);
     open_planned(&p, &b, &options);

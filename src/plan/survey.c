@@ -185,18 +185,35 @@ static hearth_status measure(surveyor *s)
     return status;
 }
 
+/* Makes a survey of nothing. */
+static hearth_status survey_open(survey *out, const char key[SURVEY_KEY_SIZE], uint32_t layer_count,
+                                 hearth_error *error)
+{
+    *out = (survey){.layer_count = layer_count};
+    memcpy(out->key, key, sizeof out->key);
+    for (int k = 0; k < COST_TERMS; k++)
+        out->ratios[k] = 1;
+    out->layers = mem_new_array(layer_count, sizeof *out->layers);
+    return out->layers ? HEARTH_OK : fail_memory(error, "plan", layer_count * sizeof *out->layers);
+}
+
+/* Reads what an earlier run measured. Where none of its layers fitted on the device it knows nothing of that, and today the device may
+ * have more room. */
+static bool recall(survey *out, const cost_model *cost, const char *folder)
+{
+    return survey_recall(out, folder, out->key) && (!cost->device || out->scratch_bytes > 0);
+}
+
 hearth_status survey_make(survey *out, const hearth_engine *engine, const model_load *load, const cost_model *cost,
                           const survey_options *options, hearth_error *error)
 {
-    *out = (survey){.layer_count = load->layer_count};
-    for (int k = 0; k < COST_TERMS; k++)
-        out->ratios[k] = 1;
-    out->layers = mem_new_array(load->layer_count, sizeof *out->layers);
-    if (!out->layers)
-        return fail_memory(error, "plan", load->layer_count * sizeof *out->layers);
-    survey_key(out->key, engine, load, cost, options);
-    if (!options->again && survey_recall(out, options->folder, out->key))
+    char key[SURVEY_KEY_SIZE];
+    survey_key(key, engine, load, cost, options);
+    TRY(survey_open(out, key, load->layer_count, error));
+    if (!options->again && recall(out, cost, options->folder))
         return HEARTH_OK;
+    survey_free(out); /* of what was recalled in vain */
+    TRY(survey_open(out, key, load->layer_count, error));
     surveyor s = {.engine = engine, .load = load, .cost = cost, .options = options, .error = error, .out = out};
     hearth_status status = measure(&s);
     if (status != HEARTH_OK)
