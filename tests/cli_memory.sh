@@ -36,4 +36,27 @@ done
 echo "  $answers answers, $errors errors"
 [ "$errors" -gt 20 ] && pass || fail "only $errors errors"
 
+# `hearth bench --simulate-vram`, which makes several engines with devices of their own: a table, or the same line.
+ways() { # ways [NAME=VALUE]
+    env "$@" LD_PRELOAD="$library" "$HEARTH" bench "$model" --simulate-vram 2M --device host,threads=1 -t 1 --ids 5,6,7 --prompt-lengths 4 \
+        -n 2 -r 1 --sparsity exact --no-guard --json >"$scratch/out" 2>"$scratch/err"
+}
+ways FAIL_MALLOC_COUNT="$scratch/count" && pass || fail "ways without a failure: $(cat "$scratch/err")"
+count=$(cat "$scratch/count") tables=0 errors=0
+echo "  $count allocations"
+for ((n = 0; n <= count; n += count / 12)); do
+    got=0
+    ways FAIL_MALLOC_AT="$n" || got=$?
+    case $got in
+        0) tables=$((tables + 1)) ;;
+        1)
+            errors=$((errors + 1))
+            is "lines where allocation $n of ways fails" "$(grep -c '^hearth: ' "$scratch/err")" 1
+            ;;
+        *) fail "allocation $n of ways: exit status $got: $(cat "$scratch/err")" ;;
+    esac
+done
+echo "  $tables tables, $errors errors"
+[ "$errors" -gt 3 ] && pass || fail "only $errors errors of ways"
+
 finish

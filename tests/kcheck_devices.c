@@ -254,11 +254,6 @@ size_t check_devices(const char *only, uint64_t seed)
 {
     device_found found[16];
     size_t count = device_list(found, 16, NULL), bad = 0, pocl = 0, all = 0;
-    if (only && strchr(only, ',')) { /* this one and no other */
-        if (!check_spec(only, seed, &bad))
-            bad++;
-        return bad;
-    }
     if (!only || strncmp(only, "host", strlen(only)) == 0)
         bad += check_tables(seed);
     for (size_t i = 0; i < count && i < 16; i++) {

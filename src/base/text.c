@@ -22,6 +22,12 @@ bool span_equal(span a, span b)
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
+bool text_ends_with(const char *text, const char *ending)
+{
+    size_t size = strlen(text), end = strlen(ending);
+    return size >= end && strcmp(text + size - end, ending) == 0;
+}
+
 /* Well-formed byte sequences, Unicode table 3-7. Only the range of the second byte depends on the
  * first; this excludes overlong forms, surrogates and values above U+10FFFF. */
 typedef struct utf8_row {

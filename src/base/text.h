@@ -15,6 +15,7 @@ typedef struct span {
 
 span span_of(const char *terminated);
 bool span_equal(span a, span b);
+bool text_ends_with(const char *text, const char *ending);
 
 /* Returns true for ASCII white space: the space and \t \n \v \f \r. */
 bool is_white(char c);

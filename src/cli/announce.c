@@ -386,8 +386,11 @@ static void put_device(const loaded *l)
     if (!l->placement || !hearth_runtime_device(l->runtime, &d))
         return;
     layer_sums s = sum_layers(l->placement);
-    fprintf(stderr, "; %u of %u layers (%.0f %% of neurons) on %s", s.with_device, s.layers, 100 * s.device_share,
-            d.driver);
+    fprintf(stderr, "; %u of %u layers (%.0f %% of neurons", s.with_device, s.layers, 100 * s.device_share);
+    hearth_hot_report hot;
+    if (hearth_engine_hot_set(l->engine, &hot, NULL) == HEARTH_OK && hot.swaps > 0)
+        fprintf(stderr, ", %llu of which changed with the text", (unsigned long long)hot.swaps);
+    fprintf(stderr, ") on %s", d.driver);
 }
 
 void common_put_status(const loaded *l, const hearth_session *session)

@@ -92,43 +92,21 @@ typedef struct contest {
     optional_number prune, prune_loss;
 } contest;
 
-/* Adds a mode by its name; rejects duplicates. */
-static hearth_status add_mode(contest *c, const char *word, hearth_error *error)
-{
-    const char *names[HEARTH_MODE_COUNT];
-    size_t count = 0;
-    for (hearth_mode mode = HEARTH_MODE_DENSE; mode < HEARTH_MODE_COUNT; mode++) {
-        names[count++] = hearth_mode_name(mode);
-        if (strcmp(word, hearth_mode_name(mode)) != 0)
-            continue;
-        for (size_t i = 0; i < c->count; i++)
-            if (c->modes[i] == mode)
-                return fail(error, HEARTH_INVALID, "bench: --compare: %s: stands there twice", word);
-        c->modes[c->count++] = mode;
-        return HEARTH_OK;
-    }
-    const char *meant = options_suggest(word, names, count);
-    return meant ? fail(error, HEARTH_INVALID, "bench: --compare: unknown mode '%s'; did you mean %s?", word, meant)
-                 : fail(error, HEARTH_INVALID,
-                        "bench: --compare: unknown mode '%s'; there are dense, exact, predicted and pruned, or all",
-                        word);
-}
-
 /* Parses "dense,exact", or "all". */
 static hearth_status parse_modes(contest *c, const char *list, hearth_error *error)
 {
+    const char *names[HEARTH_MODE_COUNT];
+    unsigned found[HEARTH_MODE_COUNT];
+    size_t count = 0;
+    for (hearth_mode mode = HEARTH_MODE_DENSE; mode < HEARTH_MODE_COUNT; mode++)
+        names[count++] = hearth_mode_name(mode);
+    const name_choices modes = {"bench: --compare", "mode", "there are dense, exact, predicted and pruned, or all",
+                                names, count};
     c->all = strcmp(list, "all") == 0;
-    if (c->all)
-        return add_mode(c, hearth_mode_name(HEARTH_MODE_DENSE), error);
-    for (;; list++) {
-        char word[32];
-        size_t size = strcspn(list, ",");
-        snprintf(word, sizeof word, "%.*s", (int)(size < sizeof word ? size : sizeof word - 1), list);
-        TRY(add_mode(c, word, error));
-        list += size;
-        if (!*list)
-            return HEARTH_OK;
-    }
+    TRY(options_names(&modes, c->all ? names[0] : list, found, &c->count, error));
+    for (size_t i = 0; i < c->count; i++)
+        c->modes[i] = (hearth_mode)(HEARTH_MODE_DENSE + found[i]);
+    return HEARTH_OK;
 }
 
 /* Creates an engine for a further mode. --threshold goes to the mode predicted where it is among them. */
@@ -374,7 +352,7 @@ static hearth_status simulate(bench_values *v, arena *memory, hearth_error *erro
     hearth_model *model;
     progress p;
     bench_prompts source = {0};
-    TRY(common_check_messages(&v->engine.messages, error));
+    TRY(common_check_options(&v->engine, error));
     progress_init(&p);
     p.terminal &= !v->engine.messages.quiet;
     TRY(common_open_model(&model, &v->engine.model, &p, error));

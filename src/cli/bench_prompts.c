@@ -27,7 +27,7 @@ static hearth_status add_text(bench_prompts *p, const hearth_model *model, span 
 {
     int32_t *ids;
     size_t count;
-    TRY(hearth_tokenize(model, text.data, text.size, HEARTH_TEXT_SPECIAL, &ids, &count, error));
+    TRY(hearth_tokenize(model, text.data, text.size, goes_on ? 0 : HEARTH_TEXT_SPECIAL, &ids, &count, error));
     if (!goes_on && count > 0)
         p->starts[p->start_count++] = p->id_count;
     hearth_status status = count > 0 ? add_ids(p, ids, count, error) : HEARTH_OK;
@@ -72,12 +72,6 @@ static hearth_status add_problems(bench_prompts *p, const hearth_model *model, c
     return HEARTH_OK;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t size = strlen(text), end = strlen(ending);
-    return size >= end && strcmp(text + size - end, ending) == 0;
-}
-
 static hearth_status read_problems(bench_prompts *out, const hearth_model *model, const char *path, hearth_error *error)
 {
     humaneval_problems problems = {0};
@@ -100,7 +94,7 @@ static hearth_status read_lines(bench_prompts *out, const hearth_model *model, c
 
 hearth_status bench_prompts_read(bench_prompts *out, const hearth_model *model, const char *path, hearth_error *error)
 {
-    bool problems = ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz");
+    bool problems = text_ends_with(path, ".jsonl") || text_ends_with(path, ".jsonl.gz");
     TRY(problems ? read_problems(out, model, path, error) : read_lines(out, model, path, error));
     return out->start_count > 0 ? HEARTH_OK : fail(error, HEARTH_FORMAT, "%s: prompts: there are none", path);
 }

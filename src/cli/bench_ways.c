@@ -53,12 +53,12 @@ typedef struct contest {
     const ways_options *options;
     hearth_model *model;
     hearth_model_info info;
-    const char *spec; /* of the device, without a size */
-    double size;      /* of its memory, in bytes */
-    loaded loaded;    /* plan, and the engine on the CPU alone */
-    plan hot;         /* where WAY_STATIC begins                */
-    bool is_forced;   /* it is not the plan, which splits no layer, but the hottest neurons that fit */
-    way asked[WAY_COUNT];
+    const char *spec;          /* of the device, without a size */
+    double size;               /* of its memory, in bytes */
+    loaded loaded;             /* plan, and the engine on the CPU alone */
+    plan forced;               /* the hottest neurons that fit, where the plan splits no layer; else empty */
+    const plan *hot;           /* where WAY_STATIC begins: the plan, or that              */
+    unsigned asked[WAY_COUNT]; /* ways */
     size_t asked_count;
     lane lanes[WAY_COUNT]; /* of the ways that differ: where nothing fits on the device, all are WAY_CPU */
     size_t count;
@@ -67,76 +67,35 @@ typedef struct contest {
 
 /* ------------------------------------------------------------------ what was asked for */
 
-/* Takes the next word of a list "a,b,c", and moves *list behind it. false: there is none left. */
-static bool next_word(const char **list, char word[32])
-{
-    if (!**list)
-        return false;
-    size_t size = strcspn(*list, ",");
-    snprintf(word, 32, "%.*s", (int)(size < 32 ? size : 31), *list);
-    *list += size + ((*list)[size] == ',');
-    return true;
-}
-
-static hearth_status add_way(contest *c, const char *word, hearth_error *error)
-{
-    for (int i = 0; i < WAY_COUNT; i++) {
-        if (strcmp(word, way_names[i]) != 0)
-            continue;
-        for (size_t k = 0; k < c->asked_count; k++)
-            if (c->asked[k] == (way)i)
-                return fail(error, HEARTH_INVALID, "bench: --compare: %s: stands there twice", word);
-        c->asked[c->asked_count++] = (way)i;
-        return HEARTH_OK;
-    }
-    const char *meant = options_suggest(word, way_names, WAY_COUNT);
-    return fail(error, HEARTH_INVALID, "bench: --compare: unknown way '%s'; %s%s%s", word,
-                meant ? "did you mean " : "with --simulate-vram there are cpu, off, static and adaptive",
-                meant ? meant : "", meant ? "?" : "");
-}
-
 static hearth_status take_ways(contest *c, hearth_error *error)
 {
+    const name_choices ways = {"bench: --compare", "way",
+                               "with --simulate-vram there are cpu, off, static and adaptive", way_names, WAY_COUNT};
     const char *list = c->options->names ? c->options->names : "cpu,off,static,adaptive";
-    char word[32];
-    while (next_word(&list, word))
-        TRY(add_way(c, word, error));
-    return c->asked_count > 0 ? HEARTH_OK : fail(error, HEARTH_INVALID, "bench: --compare: is empty");
+    return options_names(&ways, list, c->asked, &c->asked_count, error);
 }
 
 static hearth_status take_sizes(const char *list, double sizes[MAX_SIZES], size_t *count, hearth_error *error)
 {
     char word[32];
-    *count = 0;
-    while (next_word(&list, word)) {
+    for (*count = 0; list; ++*count) {
         uint64_t bytes;
-        TRY(common_size("bench", "simulate-vram", word, &bytes, error));
         if (*count == MAX_SIZES)
             return fail(error, HEARTH_INVALID, "bench: --simulate-vram: more than %d sizes", MAX_SIZES);
-        sizes[(*count)++] = (double)bytes;
+        options_take_word(&list, word);
+        TRY(common_size("bench", "simulate-vram", word, &bytes, error));
+        sizes[*count] = (double)bytes;
     }
-    return *count > 0 ? HEARTH_OK : fail(error, HEARTH_INVALID, "bench: --simulate-vram: is empty");
+    return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ engines */
-
-static hearth_session_options session_of(const contest *c)
-{
-    const bench_options *b = c->options->bench;
-    uint32_t most = 1;
-    for (size_t i = 0; i < b->batch_count; i++)
-        most = (uint32_t)b->batches[i] > most ? (uint32_t)b->batches[i] : most;
-    return (hearth_session_options){.context = b->context ? b->context : (uint32_t)bench_positions(b),
-                                    .sequences = most,
-                                    .output_rows = most,
-                                    .kv = b->kv};
-}
 
 /* Measures, and plans for a device of the size. The engine on the CPU alone is made on the way. */
 static hearth_status open_plan(contest *c, progress *p, hearth_error *error)
 {
     char size[32];
-    hearth_session_options session = session_of(c);
+    hearth_session_options session = bench_session(c->options->bench);
     engine_options o = *c->options->engine;
     snprintf(size, sizeof size, "%.0f", c->size);
     o.vram = size;
@@ -146,7 +105,8 @@ static hearth_status open_plan(contest *c, progress *p, hearth_error *error)
     return planning_open(&c->loaded, &o, c->spec, true, p, error);
 }
 
-static bool splits_any(const plan *p)
+/* Returns whether any layer has neurons on both sides. */
+static bool has_both_sides(const plan *p)
 {
     for (uint32_t i = 0; i < p->layer_count; i++)
         if (p->layers[i].form == FORM_SPLIT)
@@ -165,17 +125,14 @@ static hearth_status plan_hottest(plan *out, const planned *found, uint32_t neur
 
 /* Plans for hot neurons on the device: as the plan has them; where that splits no layer, as many of each layer as fit. Where none
  * fit either, what the plan says. */
-static hearth_status plan_hot(contest *c, hearth_error *error)
+static void plan_hot(contest *c)
 {
     const planned *found = &c->loaded.planned;
     uint32_t most = 0, fits = 0;
-    c->is_forced = false;
-    TRY(plan_make(&c->hot, &found->load, &found->cost, &found->request, error));
-    if (splits_any(&c->hot))
-        return HEARTH_OK;
+    c->hot = &found->plan;
     for (uint32_t i = 0; i < found->load.layer_count; i++)
         most = found->load.layers[i].neurons > most ? found->load.layers[i].neurons : most;
-    while (fits < most) { /* so many fit, and more than `most` do not */
+    while (!has_both_sides(&found->plan) && fits < most) { /* so many fit, and more than `most` do not */
         plan tried;
         uint32_t neurons = most - (most - fits) / 2;
         if (plan_hottest(&tried, found, neurons, NULL) != HEARTH_OK) {
@@ -183,11 +140,10 @@ static hearth_status plan_hot(contest *c, hearth_error *error)
             continue;
         }
         fits = neurons;
-        c->is_forced = true;
-        plan_free(&c->hot);
-        c->hot = tried;
+        plan_free(&c->forced);
+        c->forced = tried;
+        c->hot = &c->forced;
     }
-    return HEARTH_OK;
 }
 
 /* Makes the placement of a way: of whole layers, or of hot neurons. */
@@ -200,7 +156,7 @@ static hearth_status place(hearth_placement **out, const contest *c, lane *l, he
         l->whole_layers = found->plan.whole_layers;
         status = hearth_placement_use_device(*out, c->model, l->whole_layers, UINT32_MAX, error);
     } else
-        status = plan_apply(&c->hot, &found->load, *out, c->model, error);
+        status = plan_apply(c->hot, &found->load, *out, c->model, error);
     if (status != HEARTH_OK) {
         hearth_placement_destroy(*out);
         *out = NULL;
@@ -245,9 +201,9 @@ static bool is_redundant(const contest *c, way w)
     case WAY_OFF:
         return c->loaded.planned.plan.whole_layers == 0;
     case WAY_STATIC:
-        return !c->hot.uses_device;
+        return !c->hot->uses_device;
     case WAY_ADAPTIVE:
-        return !splits_any(&c->hot);
+        return !has_both_sides(c->hot);
     default:
         return false;
     }
@@ -256,8 +212,8 @@ static bool is_redundant(const contest *c, way w)
 static hearth_status open_lane(contest *c, lane *l, progress *p, hearth_error *error)
 {
     const plan *made = &c->loaded.planned.plan;
-    hearth_session_options session = session_of(c);
-    l->predicted = l->way == WAY_CPU ? made->cpu_seconds : l->way == WAY_OFF ? made->layers_seconds : c->hot.seconds;
+    hearth_session_options session = bench_session(c->options->bench);
+    l->predicted = l->way == WAY_CPU ? made->cpu_seconds : l->way == WAY_OFF ? made->layers_seconds : c->hot->seconds;
     if (l->way == WAY_CPU)
         l->engine = c->loaded.engine;
     else
@@ -274,7 +230,8 @@ static void close_contest(contest *c)
         c->lanes[i] = (lane){0};
     }
     c->count = 0;
-    plan_free(&c->hot);
+    plan_free(&c->forced);
+    c->hot = NULL;
     c->loaded.model = NULL; /* the caller's */
     common_unload(&c->loaded);
     bench_result_free(&c->result);
@@ -284,12 +241,12 @@ static hearth_status measure(contest *c, progress *p, hearth_error *error)
 {
     const hearth_engine *engines[WAY_COUNT];
     TRY(open_plan(c, p, error));
-    TRY(plan_hot(c, error));
+    plan_hot(c);
     for (size_t i = 0; i < c->asked_count; i++) {
-        if (is_redundant(c, c->asked[i]))
+        if (is_redundant(c, (way)c->asked[i]))
             continue;
         lane *l = &c->lanes[c->count++];
-        l->way = c->asked[i];
+        l->way = (way)c->asked[i];
         TRY(open_lane(c, l, p, error));
         engines[c->count - 1] = l->engine;
     }
@@ -334,7 +291,7 @@ static double neurons_on_device(const contest *c, const lane *l)
         if (l->way == WAY_OFF)
             there += i >= layers - l->whole_layers ? n : 0;
         else if (l->way != WAY_CPU)
-            there += c->hot.layers[i].neurons;
+            there += c->hot->layers[i].neurons;
     }
     return all > 0 ? there / all : 0;
 }
@@ -380,7 +337,7 @@ static void print_contest(const contest *c)
 {
     char size[16];
     for (size_t i = 0; i < c->asked_count; i++)
-        if (is_redundant(c, c->asked[i]))
+        if (is_redundant(c, (way)c->asked[i]))
             printf("\n%s: %s is left out: %s\n", output_size(size, c->size), way_names[c->asked[i]],
                    c->asked[i] == WAY_OFF      ? "not one whole layer fits"
                    : c->asked[i] == WAY_STATIC ? "no neurons fit"
@@ -398,7 +355,7 @@ static void print_contest(const contest *c)
         for (size_t i = 0; i < c->count; i++)
             print_row(c, &c->lanes[i], &rows[i]);
         print_advice(c, rows);
-        if (c->is_forced)
+        if (c->hot == &c->forced)
             puts(
                 "(the plan itself would split no layer: as many neurons of each as fit are on the device, to compare)");
     }
@@ -425,7 +382,7 @@ static json_t *contest_json(const contest *c)
     for (size_t at = 0; c->count > 0 && at < c->result.count; at += c->count)
         json_array_append_new(take, json_string(way_names[c->lanes[choose(c, c->result.rows + at)].way]));
     return json_pack("{s:f, s:o, s:o, s:b}", "device_bytes", c->size, "rows", rows, "take", take, "forced",
-                     c->is_forced);
+                     c->hot == &c->forced);
 }
 
 static void print_head(const contest *c, const char *cpu)
@@ -483,6 +440,7 @@ hearth_status bench_ways(hearth_model *model, const ways_options *options, progr
     contest c = {.options = options, .model = model, .spec = device_of(options->engine, found)};
     hearth_model_describe(model, &c.info);
     TRY(check(&c, error));
+    TRY(bench_check(options->bench, &c.info, error));
     TRY(take_sizes(options->sizes, sizes, &count, error));
     TRY(take_ways(&c, error));
     json_t *list = json_array();

@@ -11,11 +11,10 @@
 /* The choices of --hot-set. */
 enum { AUTO, OFF, FIRST /* of hearth_hot_set */ };
 
-/* Returns whether hot sets are followed, and how. */
-static bool follows(const loaded *l, const engine_options *o, hearth_hot_set *how)
+/* Returns whether hot sets are followed. */
+static bool follows(const loaded *l, const engine_options *o)
 {
     bool is_own = l->is_planned && l->planned.own && l->planned.use == USES_PLAN;
-    *how = o->hot_set >= FIRST ? (hearth_hot_set)(o->hot_set - FIRST) : HEARTH_HOT_SET_ADAPTIVE;
     return o->hot_set >= FIRST || (o->hot_set == AUTO && is_own);
 }
 
@@ -29,8 +28,8 @@ static hearth_hot_report report_of(const loaded *l)
 
 hearth_status hot_set_follow(loaded *l, const engine_options *o, hearth_error *error)
 {
-    hearth_hot_set how;
-    if (!follows(l, o, &how))
+    hearth_hot_set how = o->hot_set == AUTO ? HEARTH_HOT_SET_ADAPTIVE : (hearth_hot_set)(o->hot_set - FIRST);
+    if (!follows(l, o))
         return HEARTH_OK;
     TRY(hearth_engine_follow(l->engine, &(hearth_hot_options){.how = how}, error));
     if (o->hot_set != AUTO && report_of(l).layers == 0 && !o->messages.quiet)
@@ -45,8 +44,7 @@ static double hit_rate(const hearth_hot_report *r)
 
 void hot_set_say(const loaded *l, const engine_options *o)
 {
-    hearth_hot_set how;
-    if (!follows(l, o, &how))
+    if (!follows(l, o) || (o->hot_set == AUTO && !o->messages.verbose))
         return;
     hearth_hot_report r = report_of(l);
     char copied[16];
@@ -58,8 +56,7 @@ void hot_set_say(const loaded *l, const engine_options *o)
 
 json_t *hot_set_json(const loaded *l, const engine_options *o)
 {
-    hearth_hot_set how;
-    if (!follows(l, o, &how))
+    if (!follows(l, o))
         return json_null();
     hearth_hot_report r = report_of(l);
     return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:f}", "layers", (json_int_t)r.layers, "hit_rate", hit_rate(&r),

@@ -69,6 +69,39 @@ const char *options_suggest(const char *word, const char *const *names, size_t c
     return best;
 }
 
+void options_take_word(const char **list, char word[32])
+{
+    size_t size = strcspn(*list, ",");
+    snprintf(word, 32, "%.*s", (int)(size < 32 ? size : 31), *list);
+    *list = (*list)[size] ? *list + size + 1 : NULL;
+}
+
+/* Finds a name; *out: its index. */
+static hearth_status find_name(const name_choices *c, const char *word, unsigned *out, hearth_error *error)
+{
+    for (*out = 0; *out < c->count; ++*out)
+        if (strcmp(word, c->names[*out]) == 0)
+            return HEARTH_OK;
+    const char *meant = options_suggest(word, c->names, c->count);
+    return meant ? fail(error, HEARTH_INVALID, "%s: unknown %s '%s'; did you mean %s?", c->option, c->kind, word, meant)
+                 : fail(error, HEARTH_INVALID, "%s: unknown %s '%s'; %s", c->option, c->kind, word, c->there);
+}
+
+hearth_status options_names(const name_choices *c, const char *list, unsigned *out, size_t *found, hearth_error *error)
+{
+    char word[32];
+    for (*found = 0; list; ++*found) {
+        unsigned name;
+        options_take_word(&list, word);
+        TRY(find_name(c, word, &name, error));
+        for (size_t i = 0; i < *found; i++)
+            if (out[i] == name)
+                return fail(error, HEARTH_INVALID, "%s: %s: stands there twice", c->option, word);
+        out[*found] = name;
+    }
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ kinds of values */
 
 /* The functions put_... parse `text` and store the value at `target`; `shown` is the option as it was typed, for

@@ -26,4 +26,19 @@ const option *options_find_changed(const option_table *table, const void *values
 /* Returns the name in names [count] that is most similar to `word`; NULL where none is close. */
 const char *options_suggest(const char *word, const char *const *names, size_t count);
 
+/* Takes the next word of "a,b,c", cut at 31 bytes, and moves *list behind it; to NULL after the last. A word may be empty. */
+void options_take_word(const char **list, char word[32]);
+
+/* A list of names that an option takes, each at most once. */
+typedef struct name_choices {
+    const char *option;       /* "bench: --compare", for errors */
+    const char *kind, *there; /* "mode"; "there are dense and exact" */
+    const char *const *names; /* [count] */
+    size_t count;
+} name_choices;
+
+/* Reads such a list into the indices of its names, in its order: out [count], of which *found are written. HEARTH_INVALID:
+ * a word is no name, or stands there twice. */
+hearth_status options_names(const name_choices *c, const char *list, unsigned *out, size_t *found, hearth_error *error);
+
 #endif

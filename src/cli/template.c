@@ -89,19 +89,13 @@ static hearth_status render_model(const template_values *v, hearth_error *error)
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t size = strlen(text), end_size = strlen(end);
-    return size >= end_size && strcmp(text + size - end_size, end) == 0;
-}
-
 static hearth_status run_template(void *values, operands *rest, hearth_error *error)
 {
     template_values *v = values;
     TRY(common_take_model("template", &v->model, rest, 0, false, error));
     if (!v->messages)
         return fail(error, HEARTH_INVALID, "template: --messages is missing");
-    bool is_source = ends_with(v->model.model, ".jinja") || ends_with(v->model.model, ".j2");
+    bool is_source = text_ends_with(v->model.model, ".jinja") || text_ends_with(v->model.model, ".j2");
     if (is_source && v->chat.template)
         return fail(error, HEARTH_INVALID, "template: %s: a file of Jinja and --chat-template cannot both be given",
                     v->model.model);

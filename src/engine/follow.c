@@ -160,8 +160,8 @@ void follow_give_up(const hearth_engine *e)
         const device_layer *there = &e->uploaded->layers[i];
         if (l->set.neuron_count == 0)
             continue;
-        (void)device_read(there->fired, 0, l->counted, there->neuron_count * sizeof *l->counted,
-                          NULL); /* if lost, for ever */
+        /* A device that fails here is lost, which its next step tells. */
+        (void)device_read(there->fired, 0, l->counted, there->neuron_count * sizeof *l->counted, NULL);
         hot_set_forget(&l->set);
         l->active = 0;
     }

@@ -64,6 +64,42 @@ typedef struct bencher {
 
 /* ------------------------------------------------------------------ what is read */
 
+/* Returns the greatest of some numbers. */
+static size_t largest_of(const int32_t *numbers, size_t count)
+{
+    size_t largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = (size_t)numbers[i] > largest ? (size_t)numbers[i] : largest;
+    return largest;
+}
+
+/* Returns the positions of the longest row. */
+static size_t positions(const bench_options *o)
+{
+    return largest_of(o->contexts, o->context_count) + largest_of(o->prompt_lengths, o->prompt_length_count) +
+           o->decode_tokens;
+}
+
+hearth_status bench_check(const bench_options *o, const hearth_model_info *info, hearth_error *error)
+{
+    uint32_t limit = o->context ? o->context : info->context_length;
+    if (positions(o) > limit)
+        return fail(error, HEARTH_INVALID,
+                    "%s: context: %zu tokens before, %zu of the prompt and %u after it are more than %s %u", info->path,
+                    largest_of(o->contexts, o->context_count), largest_of(o->prompt_lengths, o->prompt_length_count),
+                    o->decode_tokens, o->context ? "the" : "the model's", limit);
+    return HEARTH_OK;
+}
+
+hearth_session_options bench_session(const bench_options *o)
+{
+    uint32_t batch = o->batches ? (uint32_t)largest_of(o->batches, o->batch_count) : 1;
+    return (hearth_session_options){.context = o->context ? o->context : (uint32_t)positions(o),
+                                    .sequences = batch,
+                                    .output_rows = batch,
+                                    .kv = o->kv};
+}
+
 /* Returns token number `at` of repetition `repeat`. Without ids: a fixed hash of the number, so that
  * neighbouring tokens differ and every run reads the same ones. */
 static int32_t token_at(const bencher *b, uint32_t repeat, size_t at)
@@ -386,19 +422,17 @@ static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_o
     return HEARTH_OK;
 }
 
-static hearth_session_options session_options(bencher *b, size_t context)
+static hearth_session_options reporting_session(bencher *b)
 {
-    return (hearth_session_options){.context = (uint32_t)context,
-                                    .sequences = b->largest,
-                                    .output_rows = b->largest,
-                                    .kv = b->options->kv,
-                                    .progress = {report, b}};
+    hearth_session_options session = bench_session(b->options);
+    session.progress = (hearth_progress){report, b};
+    return session;
 }
 
 /* Adds the overlap to rows (of all contexts) that are otherwise complete. */
-static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hearth_error *error)
+static hearth_status trace_all(bencher *b, bench_row *rows, hearth_error *error)
 {
-    hearth_session_options session = session_options(b, context);
+    hearth_session_options session = reporting_session(b);
     session.tracer = (hearth_tracer){see_span, b};
     size_t tokens = (size_t)b->options->decode_tokens * traced_runs(b);
     TRY(overlap_open(&b->overlap, b->info.layer_count, tokens * b->info.layer_count, error));
@@ -409,36 +443,14 @@ static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hear
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Returns the greatest of some lengths. */
-static size_t longest_of(const int32_t *lengths, size_t count)
-{
-    size_t longest = 0;
-    for (size_t i = 0; i < count; i++)
-        longest = (size_t)lengths[i] > longest ? (size_t)lengths[i] : longest;
-    return longest;
-}
-
-size_t bench_positions(const bench_options *o)
-{
-    return longest_of(o->contexts, o->context_count) + longest_of(o->prompt_lengths, o->prompt_length_count) +
-           o->decode_tokens;
-}
-
-/* Computes the sessions' context and the longest feed that the rows need. */
-static hearth_status measure_need(const bencher *b, size_t *context, size_t *longest, hearth_error *error)
+/* Returns the longest feed that the rows need. */
+static size_t longest_feed(const bencher *b)
 {
     const bench_options *o = b->options;
-    size_t prompt = longest_of(o->prompt_lengths, o->prompt_length_count);
-    size_t before = longest_of(o->contexts, o->context_count), need = bench_positions(o);
-    *longest = before > prompt ? before : prompt;
-    *longest = b->largest > *longest ? b->largest : *longest;
-    *context = o->context ? o->context : need;
-    uint32_t limit = o->context ? o->context : b->info.context_length;
-    if (need > limit)
-        return fail(error, HEARTH_INVALID,
-                    "%s: context: %zu tokens before, %zu of the prompt and %u after it are more than %s %u",
-                    b->info.path, before, prompt, o->decode_tokens, o->context ? "the" : "the model's", limit);
-    return HEARTH_OK;
+    size_t prompt = largest_of(o->prompt_lengths, o->prompt_length_count);
+    size_t before = largest_of(o->contexts, o->context_count);
+    size_t longest = before > prompt ? before : prompt;
+    return b->largest > longest ? b->largest : longest;
 }
 
 static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error)
@@ -456,9 +468,9 @@ static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error
 }
 
 /* Creates a session for each engine and decodes once, so that everything is in memory before anything is timed. */
-static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engines, size_t context, hearth_error *error)
+static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engines, hearth_error *error)
 {
-    hearth_session_options session = session_options(b, context);
+    hearth_session_options session = reporting_session(b);
     for (size_t i = 0; i < b->lane_count; i++) {
         b->lanes[i].engine = engines[i];
         TRY(hearth_session_create(&b->lanes[i].session, engines[i], &session, error));
@@ -486,16 +498,15 @@ static hearth_status take_cases(bencher *b, hearth_error *error)
 }
 
 static hearth_status prepare(bencher *b, const hearth_engine *const *engines, unsigned threads, const char *cpu_level,
-                             size_t *context, hearth_error *error)
+                             hearth_error *error)
 {
-    size_t longest;
     hearth_sampling greedy = hearth_sampling_default();
     greedy.temperature = 0;
-    TRY(measure_need(b, context, &longest, error));
-    TRY(take_memory(b, longest, error));
+    TRY(bench_check(b->options, &b->info, error));
+    TRY(take_memory(b, longest_feed(b), error));
     TRY(hearth_sampler_create(&b->sampler, &greedy, b->info.vocabulary_size, error));
     TRY(bandwidth_create(&b->memory, threads, cpu_level, error));
-    return prepare_lanes(b, engines, *context, error);
+    return prepare_lanes(b, engines, error);
 }
 
 static hearth_status take_result(const bencher *b, bench_result *out, hearth_error *error)
@@ -531,18 +542,17 @@ hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, 
         return fail_memory(error, "benchmark", engine_count * sizeof(lane));
     hearth_model_describe(hearth_engine_model(engines[0]), &b.info);
     bench_result result = {0};
-    size_t context;
     hearth_status status = take_cases(&b, error);
     if (status == HEARTH_OK)
         status = take_result(&b, &result, error);
     if (status == HEARTH_OK)
-        status = prepare(&b, engines, threads, cpu_level, &context, error);
+        status = prepare(&b, engines, threads, cpu_level, error);
     size_t rows = b.case_count * engine_count;
     for (size_t i = 0; status == HEARTH_OK && i < options->context_count; i++)
         status = bench_context(&b, (uint32_t)options->contexts[i], result.rows + i * rows,
                                result.layers + i * rows * result.layer_count, error);
     if (status == HEARTH_OK && options->traced)
-        status = trace_all(&b, context, result.rows, error);
+        status = trace_all(&b, result.rows, error);
     clean_up(&b);
     if (status == HEARTH_OK)
         *out = result;

@@ -59,8 +59,8 @@ typedef struct bench_row {
     double on_device;               /* of the active neurons, the share that the device had; NAN: not known, for a layer
                                      * on both sides does not count (hearth_engine_follow)                          */
     overlap_result overlap;         /* of split layers and decoded tokens; samples is 0 without any */
-    double cpu_seconds,
-        device_seconds; /* that each side was busy for a token of every sequence, where it was traced; else 0 */
+    double cpu_seconds; /* that the CPU was busy for a step (a token of each sequence), where it was traced; else 0 */
+    double device_seconds; /* likewise the device                                                        */
 } bench_row;
 
 /* A zeroed result is empty. */
@@ -71,8 +71,10 @@ typedef struct bench_result {
     bench_layer *layers; /* [count][layer_count], pointed to by the rows */
 } bench_result;
 
-/* Returns the positions that a sequence of the longest row has. */
-size_t bench_positions(const bench_options *options);
+/* Checks that every row fits the context. HEARTH_INVALID: one does not (the error names it). */
+hearth_status bench_check(const bench_options *options, const hearth_model_info *info, hearth_error *error);
+/* Returns what a session needs for all rows. */
+hearth_session_options bench_session(const bench_options *options);
 
 /* Runs the benchmark. engines [engine_count]: all of one model. The strings in the result belong to the
  * engines; free the result with bench_result_free. HEARTH_INVALID: a row does not fit the context (the error names it),

@@ -38,7 +38,7 @@ struct driver {
     /* The thread's. */
     job *jobs, *newest; /* that have not ended      */
     size_t scheduled;   /* choices in the scheduler */
-    double looked, published, asked;
+    double looked, published, hot_published;
     /* What others may read. */
     pthread_mutex_t lock;
     hearth_error lost; /* status other than HEARTH_OK: the device has failed */
@@ -52,7 +52,7 @@ struct driver {
 static void publish_hot_set(driver *d)
 {
     hearth_hot_report r;
-    d->asked = clock_seconds();
+    d->hot_published = clock_seconds();
     if (hearth_engine_hot_set(d->engine, &r, NULL) != HEARTH_OK)
         return;
     metrics_set(d->options.metrics, METRIC_HOT_ACTIVE, r.active);
@@ -431,7 +431,7 @@ static void *work(void *user)
         bool is_idle = !d->jobs;
         if (is_idle)
             publish(d, true);
-        if (is_idle || clock_seconds() - d->asked >= HOT_SECONDS)
+        if (is_idle || clock_seconds() - d->hot_published >= HOT_SECONDS)
             publish_hot_set(d);
         take_jobs(d, is_idle);
         step(d);
