@@ -907,6 +907,14 @@ static inline hearth_status hearth_chat_render(const hearth_model *model, const 
  * computed; for coarse ones the margin, in standard deviations of their error; for pruned layers the size that an
  * activation has to exceed. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
+/* Lets predictors hold a recall, the share of the active neurons that they let through: while tokens are computed one in 32
+ * of the neurons that they reject is computed all the same, and the thresholds, which begin where they are, move by what
+ * was missed. Each session moves its own, so the same feeds to a new session give the same results. What is skipped is
+ * then not as the file promises, and the guarantee is at most lossy.
+ * HEARTH_INVALID: recall is not above 0 and below 1. HEARTH_UNSUPPORTED: no layer has a predictor in use, or the device has
+ * neurons of one that has; an engine refuses that as well, if it came later. */
+hearth_status hearth_placement_set_recall(hearth_placement *placement, double recall, hearth_error *error);
+
 /* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
  * included) count as zero. Between two levels of the file thresholds are interpolated; outside its range those of the
  * first or last level are used.
@@ -1082,6 +1090,25 @@ typedef struct hearth_counts {
 hearth_status hearth_session_counts(const hearth_session *session, uint32_t layer, hearth_counts *out,
                                     hearth_error *error);
 void hearth_session_reset_counts(hearth_session *session);
+
+/* The recall that a session holds in a layer, since it was created: found / (found + missed). */
+typedef struct hearth_recall {
+    double target;    /* 0: nothing is held here                                                 */
+    double threshold; /* where it is now, as for hearth_placement_set_threshold                  */
+    uint64_t rows;    /* that were fed                                                           */
+    uint64_t found;   /* active neurons that were let through                                    */
+    uint64_t missed;  /* active neurons that were not, by estimate: 32 for each that was probed  */
+} hearth_recall;
+
+/* HEARTH_INVALID: there is no such layer. */
+hearth_status hearth_session_recall_sized(const hearth_session *session, uint32_t layer, hearth_recall *out,
+                                          size_t out_size, hearth_error *error);
+static inline hearth_status hearth_session_recall(const hearth_session *session, uint32_t layer, hearth_recall *out,
+                                                  hearth_error *error)
+{
+    return hearth_session_recall_sized(session, layer, out, sizeof *out, error);
+}
+
 /* Returns the mean weight bytes that a row would need on its own, by these counts; if nothing was fed, those of all
  * neurons. */
 double hearth_session_token_bytes(const hearth_session *session);

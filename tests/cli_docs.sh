@@ -80,6 +80,7 @@ s/corpora/small/                             | a hundredth of the text: learning
 s/--choose bytes/--choose bytes --epochs 1/  | the same
 s/-r (7|12|31)/-r 1/                         | for medians that mean something, which nobody reads here
 s/--windows (4|40) |--task kl/--windows 1 / | of all windows: a minute for each setting
+s/(eval sparsity .*--windows 1) +--svg/\1 --no-speed --svg/ | speed, for each setting
 '
 
 units="s ms s, ms, tokens/s tokens/s, tokens/s; tok/s GB/s microseconds"
@@ -189,7 +190,7 @@ clone() { # clone FOLDER
 
 # Runs what commands_of found, in one shell, so that variables last. An error that the page shows is expected.
 run_page() { # run_page PAGE
-    local file command form reason status expected differences
+    local file command form reason status expected differences begun
     for file in "$scratch/page"/*.command; do
         command=$(cat "$file")
         expected=${file%.command}.expected
@@ -199,7 +200,9 @@ run_page() { # run_page PAGE
         fi
         form=$(smaller_form "$command")
         status=0
+        begun=$SECONDS
         eval "$form" >"$scratch/printed" 2>&1 </dev/null || status=$?
+        [ $((SECONDS - begun)) -lt 5 ] || echo "  $((SECONDS - begun)) s: $form"
         is "$1: $command: exit status ($(tail -n 1 "$scratch/printed"))" "$status" "$(grep -c '^hearth: ' "$expected")"
         [ -s "$expected" ] && [ "$form" = "$command" ] || continue
         case $command in *1b-*) continue ;; esac # a model that was made in a smaller form

@@ -58,6 +58,25 @@ then pass; else fail "KL was said to be $loss, eval kl says $(value "$scratch/kl
 echo "  KL: said $loss, eval kl $(value "$scratch/kl" mean_kl)"
 "$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --sparsity predicted --json >"$scratch/run" 2>/dev/null
 is "mode" "$(value "$scratch/run" mode)" predicted
+is "no recall is held" "$(value "$scratch/run" sparsity.recall)" null
+
+# A recall that is held lets through more than the predictors as they are where it is higher, and less where it is lower.
+through=$(value "$scratch/run" sparsity.computed)
+for recall in 0.999 0.6; do
+    "$HEARTH" run "$model" -p "Once upon a time" -n 200 --ignore-eos --temp 0 --sparsity predicted --recall $recall --json \
+        >"$scratch/held" 2>"$scratch/err" || fail "run --recall: $(cat "$scratch/err")"
+    is "target" "$(value "$scratch/held" sparsity.recall_target)" $recall
+    near "recall by probes" "$(value "$scratch/held" sparsity.recall)" $recall 0.1
+    echo "  recall $recall: $(value "$scratch/held" sparsity.recall), $(value "$scratch/held" sparsity.computed) let through (as tuned $through)"
+    if awk -v r=$recall -v h="$(value "$scratch/held" sparsity.computed)" -v t="$through" 'BEGIN { exit !(r > 0.9 ? h > t : h < t) }'
+    then pass; else fail "recall $recall lets through $(value "$scratch/held" sparsity.computed), as tuned $through"; fi
+done
+"$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --sparsity predicted --recall 0.9 >/dev/null 2>"$scratch/err"
+has "the line of status" "$(cat "$scratch/err")" " by probes, target 0.9"
+refused 2 "--recall: needs --sparsity predicted, and no --threshold" "$HEARTH" run "$model" --sparsity exact --recall 0.9 -p x
+refused 2 "--recall: needs --sparsity predicted, and no --threshold" \
+    "$HEARTH" run "$model" --sparsity predicted --threshold 0 --recall 0.9 -p x
+refused 2 "recall 1: must be above 0 and below 1" "$HEARTH" run "$model" --sparsity predicted --recall 1 -p x
 
 # The summary for people names each layer and the command to go on with.
 tune "$scratch/again.tune" >"$said" 2>/dev/null

@@ -12,9 +12,11 @@
 /* Whatever hangs ends the program, with a signal that says so. */
 enum { HANGS_AFTER_SECONDS = 250 };
 
-/* Where everything takes twenty times as long, or drivers take long to open, not every call is the first to fail. */
-#ifdef __SANITIZE_THREAD__
+/* Where everything takes five to twenty times as long, or drivers take long to open, not every call is the first to fail. */
+#if defined __SANITIZE_THREAD__
 enum { STEP_HOST = 11 };
+#elif defined __SANITIZE_ADDRESS__
+enum { STEP_HOST = 5 };
 #else
 enum { STEP_HOST = 1 };
 #endif

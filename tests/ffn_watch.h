@@ -16,10 +16,12 @@ static const struct {
     {FORMAT_Q4_K, FORMAT_Q6_K, 256, 256},
 };
 
-/* ThreadSanitizer, under which a test takes twenty times as long, looks at who touches what and not at arithmetic: few
+/* Sanitizers, under which a test takes five to twenty times as long, look at who touches what and not at arithmetic: few
  * formats do. */
 #ifdef __SANITIZE_THREAD__
 enum { FORMATS_USED = 2 };
+#elif defined __SANITIZE_ADDRESS__
+enum { FORMATS_USED = 4 };
 #else
 enum { FORMATS_USED = sizeof formats / sizeof *formats };
 #endif

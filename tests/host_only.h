@@ -14,4 +14,12 @@ static const bool host_only = true;
 static const bool host_only = false;
 #endif
 
+/* AddressSanitizer sees what is given to drivers, for which the tests of devices are enough: models run on the host alone,
+ * where it sees the kernels as well. */
+#ifdef __SANITIZE_ADDRESS__
+#define MODELS_HOST_ONLY true
+#else
+#define MODELS_HOST_ONLY host_only
+#endif
+
 #endif

@@ -34,7 +34,7 @@ static inline const device_specs *usable_devices(void)
             continue;
         if (!found[i].usable)
             print_message("without %s: %s\n", found[i].spec, found[i].problem);
-        else if (is_host || !host_only)
+        else if (is_host || (!host_only && (only || !MODELS_HOST_ONLY)))
             snprintf(specs.text[specs.count++], sizeof specs.text[0], "%.31s", found[i].spec);
     }
     if (specs.count == 0 && only && !host_only)

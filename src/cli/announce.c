@@ -313,7 +313,7 @@ json_t *common_guard_json(const loaded *l)
 
 skipped common_skipped(const loaded *l, const hearth_session *session)
 {
-    double neurons = 0, computed = 0, active = 0;
+    double neurons = 0, computed = 0, active = 0, target = 0, found = 0, missed = 0;
     for (uint32_t i = 0; i < l->info.layer_count; i++) {
         hearth_counts c = {0};
         if (hearth_session_counts(session, i, &c, NULL) == HEARTH_OK) {
@@ -321,11 +321,22 @@ skipped common_skipped(const loaded *l, const hearth_session *session)
             computed += (double)c.computed;
             active += (double)c.active;
         }
+        hearth_recall r;
+        if (hearth_session_recall(session, i, &r, NULL) == HEARTH_OK && r.target > 0) {
+            target = r.target;
+            found += (double)r.found;
+            missed += (double)r.missed;
+        }
     }
     if (neurons == 0)
         return (skipped){0};
-    return (skipped){true, computed / neurons, active / neurons, hearth_session_token_bytes(session),
-                     (double)hearth_engine_token_bytes(l->engine)};
+    return (skipped){true,
+                     computed / neurons,
+                     active / neurons,
+                     hearth_session_token_bytes(session),
+                     (double)hearth_engine_token_bytes(l->engine),
+                     target,
+                     found + missed > 0 ? found / (found + missed) : 1};
 }
 
 json_t *common_skipped_json(const loaded *l, const hearth_session *session)
@@ -333,8 +344,10 @@ json_t *common_skipped_json(const loaded *l, const hearth_session *session)
     skipped s = common_skipped(l, session);
     if (!s.known)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f}", "density", s.density, "computed", s.let_through, "bytes_per_token",
-                     s.bytes_per_token, "dense_bytes_per_token", s.dense_bytes_per_token);
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "density", s.density, "computed", s.let_through,
+                     "bytes_per_token", s.bytes_per_token, "dense_bytes_per_token", s.dense_bytes_per_token,
+                     "recall_target", json_number(s.recall_target > 0 ? s.recall_target : NAN), "recall",
+                     json_number(s.recall_target > 0 ? s.recall : NAN));
 }
 
 /* ------------------------------------------------------------------ the line of status */
@@ -372,6 +385,8 @@ static void put_skipped(const loaded *l, const hearth_session *session)
     else
         fprintf(stderr, "; %.0f %% of neurons skipped, %s of %s read per token", 100 * (1 - s.density),
                 output_size(some, s.bytes_per_token), output_size(all, s.dense_bytes_per_token));
+    if (s.recall_target > 0)
+        fprintf(stderr, "; recall %.3f by probes, target %.3g", s.recall, s.recall_target);
 }
 
 void common_put_skipped(const loaded *l, const hearth_session *session)

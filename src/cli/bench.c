@@ -89,6 +89,7 @@ typedef struct contest {
     bool all;                  /* as many further modes as the model can run */
     bool predicts, prunes;     /* mode predicted, or pruned, is among them */
     optional_number threshold; /* for predictors, or for pruning if no engine predicts */
+    optional_number recall;    /* for predictors                                       */
     optional_number prune, prune_loss;
 } contest;
 
@@ -116,6 +117,8 @@ static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, c
     hearth_placement *placement;
     engine_options what = v->engine;
     what.threshold = c->threshold;
+    what.recall = c->recall;
+    what.recall.given &= mode == HEARTH_MODE_PREDICTED;
     what.prune = c->prune;
     what.prune_loss = c->prune_loss;
     if (mode == HEARTH_MODE_PRUNED)
@@ -160,14 +163,19 @@ static hearth_status start_contest(contest *c, bench_values *v, hearth_error *er
     if (v->engine.threshold.given && !c->predicts && !c->prunes)
         return fail(error, HEARTH_INVALID,
                     "bench: --threshold: is for predicted or pruned, and --compare names no such mode");
+    if (v->engine.recall.given && (!c->predicts || v->engine.threshold.given))
+        return fail(error, HEARTH_INVALID,
+                    "bench: --recall: is for predicted, which --compare must name, without --threshold");
     if ((v->engine.prune.given || v->engine.prune_loss.given) && !c->prunes)
         return fail(error, HEARTH_INVALID, "bench: --prune%s: is for pruned, and --compare names no such mode",
                     v->engine.prune.given ? "" : "-loss");
     c->threshold = v->engine.threshold;
+    c->recall = v->engine.recall;
     c->prune = v->engine.prune;
     c->prune_loss = v->engine.prune_loss;
     v->engine.threshold.given &=
         c->modes[0] == HEARTH_MODE_PREDICTED || (c->modes[0] == HEARTH_MODE_PRUNED && !c->predicts);
+    v->engine.recall.given &= c->modes[0] == HEARTH_MODE_PREDICTED;
     v->engine.prune.given &= c->modes[0] == HEARTH_MODE_PRUNED;
     v->engine.prune_loss.given &= c->modes[0] == HEARTH_MODE_PRUNED;
     v->engine.sparsity = c->modes[0];

@@ -65,6 +65,11 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
         0, "threshold", GIVEN, engine_options, threshold, "X",
         "predicted: the score from which on a neuron is let through; pruned: the size that an activation has to "
         "exceed; else each layer's of the tune file, or the file's")},
+    {OPTION_ROW(
+         0, "recall", GIVEN, engine_options, recall, "X",
+         "predicted: hold this share of the active neurons (0.98) whatever the text: one in 32 of the neurons that "
+         "predictors reject is computed all the same, and thresholds follow from what they missed"),
+     .least = 0, .most = 1},
     {OPTION_ROW(0, "prune", GIVEN, engine_options, prune, "SHARE",
                 "pruned: the share of activations that count as zero, zeros included; each layer bears what it can, by "
                 "the tune file; without it the most that --prune-loss allows"),
@@ -301,6 +306,8 @@ hearth_status common_check_options(const engine_options *o, hearth_error *error)
         return fail(error, HEARTH_INVALID, "--threshold: needs --sparsity predicted or pruned");
     if (o->threshold.given && o->sparsity == HEARTH_MODE_PRUNED && o->threshold.value < 0)
         return fail(error, HEARTH_INVALID, "--threshold: of --sparsity pruned is a size, and no size is below zero");
+    if (o->recall.given && (o->sparsity != HEARTH_MODE_PREDICTED || o->threshold.given))
+        return fail(error, HEARTH_INVALID, "--recall: needs --sparsity predicted, and no --threshold");
     if (o->prune.given && (o->sparsity != HEARTH_MODE_PRUNED || o->threshold.given))
         return fail(error, HEARTH_INVALID, "--prune: needs --sparsity pruned, and no --threshold");
     if (o->measure_again && o->no_guard)

@@ -30,6 +30,7 @@ typedef struct engine_options {
     const char *place;
     unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_mode */
     optional_number threshold;  /* of predictors, or of pruning                       */
+    optional_number recall;     /* that predictors hold                               */
     optional_number prune;      /* share that is pruned                               */
     optional_number prune_loss; /* or the loss that pruning may cause, in nats */
     bool no_guard;
@@ -51,7 +52,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 19
+#define ENGINE_OPTION_COUNT 20
 #define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
@@ -208,6 +209,8 @@ typedef struct skipped {
     bool known;                                    /* some rows were fed */
     double let_through, density;                   /* shares of the neurons           */
     double bytes_per_token, dense_bytes_per_token; /* of weights                      */
+    double recall_target,
+        recall; /* that predictors hold, since the session began, and what probes say of it; target 0: none */
 } skipped;
 
 skipped common_skipped(const loaded *l, const hearth_session *session);

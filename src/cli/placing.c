@@ -9,6 +9,7 @@
 #include "../base/text.h"
 #include "../device/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,8 @@ hearth_status common_place_mode(hearth_placement **out, const hearth_model *mode
         hearth_placement_set_threshold(placement, o->threshold.value);
     else if (mode == HEARTH_MODE_PRUNED)
         status = prune(placement, model, o, error);
+    if (status == HEARTH_OK && o->recall.given) /* 0.98 and not 0.980000019 */
+        status = hearth_placement_set_recall(placement, round((double)o->recall.value * 1e6) / 1e6, error);
     if (status == HEARTH_OK)
         status = hearth_placement_use_device(placement, model, device_layers(o),
                                              o->gpu_neurons.given ? o->gpu_neurons.value : UINT32_MAX, error);

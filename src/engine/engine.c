@@ -278,6 +278,8 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
            options->placement ? placement_copy(&e->placement, options->placement, error)
                               : placement_create(&e->placement, model, t, HEARTH_MODE_AUTO, error));
     TRY_OR(failed, status, placement_check_model(e->placement, model, error));
+    if (e->placement->recall > 0) /* a device may have been given neurons since it was set */
+        TRY_OR(failed, status, placement_check_recall(e->placement, e->placement->recall, error));
     TRY_OR(failed, status, prepare_layers(e, t, of, &options->progress, error));
     TRY_OR(failed, status, list_shapes(e, error));
     TRY_OR(failed, status, copy_coarsely(e, error));
@@ -438,13 +440,14 @@ hearth_mode hearth_engine_mode(const hearth_engine *engine)
     return selectors[weakest_selector(engine->placement)].mode;
 }
 
-/* Returns whether the margin of every coarse layer is at least 0, so that it skips only what its copy puts below zero,
+/* Returns whether the margin of every coarse layer stays, is at least 0, so that it skips only what its copy puts below zero,
  * and at least the one with which its recall was measured: a larger margin lets through all that a smaller one does. */
 static bool keeps_margins(const hearth_engine *engine)
 {
     for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
         const engine_layer *l = &engine->layers[i];
-        if (l->selector == SELECTOR_COARSE && (l->threshold < 0 || l->threshold < l->predictor.threshold))
+        if (l->selector == SELECTOR_COARSE &&
+            (l->threshold < 0 || l->threshold < l->predictor.threshold || engine->placement->recall > 0))
             return false;
     }
     return true;

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
- * recurrent_state.c, session.c, state.c, forward.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, inputs.c, model_api.c,
+ * recurrent_state.c, session.c, state.c, forward.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c; hot sets: hot_set.c, swap.c, follow.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -222,6 +222,7 @@ struct hearth_session {
     hearth_counts *counts_before; /* [layers] restored when a step with a device is given up */
     double *ffn_seconds; /* [layers] time in feed-forward networks since counts were reset, without observers */
     atomic_bool cancelled;
+    struct recall_layer *recall;          /* [layers] where the placement holds a recall, else NULL */
     const hearth_session *cancelled_with; /* another one, whose cancel holds for this one, too; NULL: none */
     scratch scratch;
     void *block; /* the one allocation that holds scratch, outputs and lengths */

@@ -210,6 +210,7 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         .output = s->scratch.added,
         .rows = e->rows,
         .row_count = e->row_count,
+        .recall = s->recall && selectors[e->selector].predictor != PREDICTOR_NONE ? &s->recall[layer] : NULL,
         .activation_threshold = l->ffn.threshold,
         .cuts = l->ffn.cuts,
         .h = s->observer.gates && e->selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
@@ -231,10 +232,11 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
     }
     job.coarse = e->coarse;
     job.prunes = magnitude && !own_size;
-    if (magnitude && own_size && e->threshold > job.activation_threshold)
-        job.activation_threshold = e->threshold;
+    job.threshold = job.recall ? job.recall->threshold : e->threshold;
+    if (magnitude && own_size && job.threshold > job.activation_threshold)
+        job.activation_threshold = job.threshold;
     job.predicts = selectors[e->selector].predictor != PREDICTOR_NONE;
-    job.passes = e->selector == SELECTOR_COARSE ? job.activation_threshold : e->threshold;
+    job.passes = e->selector == SELECTOR_COARSE ? job.activation_threshold : job.threshold;
     job.skips_zeros = job.prunes || (selectors[e->selector].skips && zeros);
     return job;
 }
@@ -250,16 +252,14 @@ void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known)
         stock(job);
     if (job->s->inputs)
         inputs_add_network(job, layer);
+    if (job->recall)
+        recall_count(job);
     add_counts(job, &job->s->counts[layer]);
 }
 
-void feed_forward(hearth_session *s, uint32_t layer, size_t count)
+/* Computes a layer without experts, as feed_forward does. */
+static void compute_plain(hearth_session *s, uint32_t layer, size_t count)
 {
-    s->counts[layer].rows += count;
-    if (s->engine->model->layers[layer].ffn.router.expert_count > 0) {
-        ffn_experts_compute(s, layer, count);
-        return;
-    }
     double begin = clock_seconds();
     ffn_job job = ffn_describe(s, layer, count);
     size_t d = s->engine->model->hyper.embedding_length;
@@ -269,6 +269,17 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
     double worked = clock_seconds();       /* the time of observers is not counted                                */
     feed_forward_observe(s, layer, count); /* before x changes: observers see the residual as the network read it */
     s->ffn_seconds[layer] += worked - begin;
+}
+
+void feed_forward(hearth_session *s, uint32_t layer, size_t count)
+{
+    s->counts[layer].rows += count;
+    if (s->engine->model->layers[layer].ffn.router.expert_count > 0)
+        ffn_experts_compute(s, layer, count);
+    else
+        compute_plain(s, layer, count);
+    if (s->recall)
+        recall_learn(&s->recall[layer], count);
 }
 
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)

@@ -214,6 +214,7 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
         job.fc1 = matrix_rows(&job.l->mask_in, (size_t)expert * rank, rank);
         job.fc2 = matrix_rows(&job.l->mask_out, row, f);
         job.predicts = true;
+        job.recall = NULL;         /* a mask is the model's own and misses nothing */
         job.passes = FLT_TRUE_MIN; /* the score must be above 0 */
     }
     job.input = s->scratch.expert_in;
@@ -237,6 +238,7 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, 
     job.fc2 = matrix_rows(&job.fc2, routed, job.l->ffn.shared_neurons);
     job.coarse = (coarse_copy){0};
     job.predicts = job.fc2.data != NULL;
+    job.recall = job.predicts ? job.recall : NULL;
     bool gated = job.l->ffn.gating != FFN_PLAIN;
     job.first = gated ? n->gate : n->up;
     job.second = gated ? n->up : (matrix){.data = NULL};

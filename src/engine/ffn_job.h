@@ -4,6 +4,7 @@
 #define ENGINE_FFN_JOB_H
 
 #include "ffn.h"
+#include "recall.h"
 
 typedef struct ffn_job {
     hearth_session *s;
@@ -21,6 +22,8 @@ typedef struct ffn_job {
                               where these are not the neurons of one; 0: they are */
     uint32_t first_neuron; /* number of the neuron in row 0 */
     const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */
+    float threshold;       /* of the selector */
+    recall_layer *recall;  /* what its predictor finds and misses is counted, and holds its recall; NULL: not */
     /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. */
     float activation_threshold;
     matrix fc1, fc2;        /* of a low-rank predictor, or the model's own mask; no data: none */
@@ -28,7 +31,7 @@ typedef struct ffn_job {
     coarse_copy coarse;     /* of SELECTOR_COARSE: of the rows of `first` */
     bool predicts;    /* scores decide for which neurons first values are computed ...                            */
     float passes;     /* ... those with at least this score                                                       */
-    bool prunes;      /* activates first values at once and zeroes those whose size is at most e->threshold       */
+    bool prunes;      /* activates first values at once and zeroes those whose size is at most the threshold      */
     bool cuts;        /* the first values of all neurons are multiplied and cut before any is selected            */
     bool skips_zeros; /* leaves out neurons that are zero                                                         */
     float *h;         /* where activations go: over the first values, or over the second if the first are to stay */

@@ -66,7 +66,7 @@ void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float 
  * become zero, others are multiplied by up. NaN passes, as no comparison with it holds. */
 static void prune(const ffn_job *job, const float *gate, const float *up, size_t n, float *h)
 {
-    float threshold = job->e->threshold;
+    float threshold = job->threshold;
     for (size_t i = 0; i < n; i++)
         h[i] = fabsf(gate[i]) <= threshold ? 0 : up ? gate[i] * up[i] : gate[i];
 }
@@ -107,7 +107,7 @@ static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
     multiply_part(job, v, &copy->rows, &job->normed, y);
     add_bias(job, v, job->first_bias, y);
     for (size_t t = 0; t < job->count; t++)
-        coarse_widen(copy, v->list, v->begin, v->count, job->e->threshold, job->s->scratch.size[t],
+        coarse_widen(copy, v->list, v->begin, v->count, job->threshold, job->s->scratch.size[t],
                      y + t * job->neuron_count + v->begin);
 }
 
@@ -122,6 +122,8 @@ static const float *predict_part(const ffn_job *job, const ffn_part *v)
         score_coarsely(job, v, y);
     else
         multiply_part(job, v, &job->fc2, &job->hidden, y);
+    if (job->recall)
+        recall_probe(job, v, y);
     if (!v->list)
         return b->score;
     for (size_t t = 0; t < job->count; t++)
@@ -143,7 +145,7 @@ static void filter(const ffn_job *job, ffn_part *v, kernel_selection rule, const
 /* Returns the value that first values must exceed for a neuron to fire. */
 static float passing_value(const ffn_job *job)
 {
-    return job->prunes ? job->e->threshold : job->activation_threshold;
+    return job->prunes ? job->threshold : job->activation_threshold;
 }
 
 /* Returns how first values are compared with it. Where they were cut none is below 0, and NaN is to pass, as every value

@@ -263,6 +263,31 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
     placement->pruning = (hearth_pruning){0};
 }
 
+hearth_status placement_check_recall(const hearth_placement *p, double recall, hearth_error *error)
+{
+    bool any = false;
+    if (!(recall > 0 && recall < 1))
+        return fail(error, HEARTH_INVALID, "placement: recall %g: must be above 0 and below 1", recall);
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        if (selectors[p->layers[i].selector].predictor == PREDICTOR_NONE)
+            continue;
+        any = true;
+        if (layer_neurons(&p->layers[i], PLACEMENT_DEVICE) > 0)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "placement: recall %g: layer %u has neurons on %s, where thresholds stay as they are", recall,
+                        i, p->sides[PLACEMENT_DEVICE]);
+    }
+    return any ? HEARTH_OK
+               : fail(error, HEARTH_UNSUPPORTED, "placement: recall %g: no layer has a predictor in use", recall);
+}
+
+hearth_status hearth_placement_set_recall(hearth_placement *placement, double recall, hearth_error *error)
+{
+    TRY(placement_check_recall(placement, recall, error));
+    placement->recall = recall;
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ dividing neurons */
 
 /* Ends a change that was made to a copy: replaces the placement by the copy if it is complete, else destroys the copy,
@@ -467,6 +492,7 @@ hearth_status placement_copy(hearth_placement **out, const hearth_placement *fro
     p->embedding = from->embedding;
     p->head = from->head;
     p->pruning = from->pruning;
+    p->recall = from->recall;
     memcpy(p->sides, from->sides, p->side_count * sizeof *p->sides); /* names are constants */
     bool copied = true;
     for (uint32_t i = 0; copied && i < p->layer_count; i++)

@@ -71,6 +71,7 @@ struct hearth_placement {
     uint32_t layer_count;
     layer_placement *layers; /* [layer_count] */
     hearth_pruning pruning;
+    double recall; /* that predictors hold by moving their thresholds (recall.h); 0: they stay where they are */
     arena memory;
 };
 
@@ -101,6 +102,10 @@ hearth_status placement_keep(hearth_placement *placement, const hearth_model *mo
 /* Finds the highest level of a tune file that skips more than zeros and has a loss of at most most_loss nats; returns
  * false if there is none. */
 bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
+
+/* Checks a recall to hold. HEARTH_INVALID: it is not between 0 and 1. HEARTH_UNSUPPORTED: no layer has a predictor, or a device
+ * has neurons of one that has. */
+hearth_status placement_check_recall(const hearth_placement *placement, double recall, hearth_error *error);
 
 /* Returns the mode that HEARTH_MODE_AUTO stands for: exact if the activation is often exactly zero, else dense. */
 hearth_mode placement_auto_mode(const hearth_model *model);

@@ -242,7 +242,11 @@ static hearth_status read_placement(placement_reader *r, const json_t *root, con
         status = read_layer(r, json_array_get(layers, i), &r->p->layers[i], covered);
     }
     mem_free(covered);
-    return status == HEARTH_OK ? check_sides(r) : status;
+    TRY(status);
+    TRY(check_sides(r));
+    bool found;
+    TRY(json_get_number(root, "recall", &r->p->recall, &found, "placement", r->error));
+    return found ? placement_check_recall(r->p, r->p->recall, r->error) : HEARTH_OK;
 }
 
 hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
@@ -314,6 +318,8 @@ hearth_status hearth_placement_print(const hearth_placement *placement, char **j
         append(layers, print_layer(p, &p->layers[i], &complete), &complete);
     json_t *root = json_pack("{s:o, s:s, s:s, s:s, s:o}", "sides", sides, "kv", p->sides[p->kv], "embedding",
                              p->sides[p->embedding], "head", p->sides[p->head], "layers", layers);
+    if (p->recall > 0)
+        complete = json_object_set_new(root, "recall", json_real(p->recall)) == 0 && complete;
     char *text = root && complete ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     char *copy = text ? mem_copy_text(text, strlen(text)) : NULL;

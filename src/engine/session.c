@@ -5,6 +5,7 @@
 #include "ffn.h"
 #include "finite.h"
 #include "forward.h"
+#include "recall.h"
 #include "state.h"
 
 #include "../base/memory.h"
@@ -174,6 +175,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     s->counts = take(&l, h->layer_count, sizeof *s->counts);
     s->counts_before = take(&l, h->layer_count, sizeof *s->counts_before);
     s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
+    s->recall = s->engine->placement->recall > 0 ? take(&l, h->layer_count, sizeof *s->recall) : NULL;
     s->pages.references = take(&l, s->pages.count, sizeof *s->pages.references);
     s->pages.table = take(&l, (size_t)s->sequences * s->pages.per_sequence, sizeof *s->pages.table);
     s->pages.taken = take(&l, s->sequences, sizeof *s->pages.taken);
@@ -427,6 +429,18 @@ static void log_session(const hearth_session *s, size_t scratch_bytes)
              text_size(own, (double)scratch_bytes));
 }
 
+/* Begins with the thresholds of the placement. */
+static void begin_recall(hearth_session *s)
+{
+    for (uint32_t i = 0; s->recall && i < s->engine->model->hyper.layer_count; i++) {
+        const engine_layer *l = &s->engine->layers[i];
+        s->recall[i] = (recall_layer){.target = s->engine->placement->recall,
+                                      .threshold = l->threshold,
+                                      .widens = l->selector == SELECTOR_COARSE,
+                                      .unit = 1};
+    }
+}
+
 hearth_status hearth_session_create_sized(hearth_session **out, const hearth_engine *engine,
                                           const hearth_session_options *options, size_t options_size,
                                           hearth_error *error)
@@ -446,6 +460,7 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
         goto failed;
     }
     lay_out(s, session_threads(s), s->block);
+    begin_recall(s);
     TRY_OR(failed, status,
            kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, &s->pages, error));
     TRY_OR(failed, status,
@@ -578,6 +593,22 @@ hearth_status hearth_session_counts(const hearth_session *session, uint32_t laye
     if (layer >= layers)
         return fail(error, HEARTH_INVALID, "session: counts of layer %u: the model has %u", layer, layers);
     *out = session->counts[layer];
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_recall_sized(const hearth_session *session, uint32_t layer, hearth_recall *out,
+                                          size_t out_size, hearth_error *error)
+{
+    uint32_t layers = session->engine->model->hyper.layer_count;
+    if (layer >= layers)
+        return fail(error, HEARTH_INVALID, "session: recall of layer %u: the model has %u", layer, layers);
+    hearth_recall report = {0};
+    bool predicts = selectors[session->engine->layers[layer].selector].predictor != PREDICTOR_NONE;
+    if (session->recall && predicts) {
+        const recall_layer *r = &session->recall[layer];
+        report = (hearth_recall){r->target, (double)r->threshold, r->rows, r->found, RECALL_EVERY * r->missed};
+    }
+    sized_write(out, out_size, &report, sizeof report);
     return HEARTH_OK;
 }
 
