@@ -209,8 +209,7 @@ typedef struct skipped {
     bool known;                                    /* some rows were fed */
     double let_through, density;                   /* shares of the neurons           */
     double bytes_per_token, dense_bytes_per_token; /* of weights                      */
-    double recall_target,
-        recall; /* that predictors hold, since the session began, and what probes say of it; target 0: none */
+    double recall_target, recall; /* since the session began, and by its probes; target 0: none is held */
 } skipped;
 
 skipped common_skipped(const loaded *l, const hearth_session *session);

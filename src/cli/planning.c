@@ -89,8 +89,8 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
     hearth_placement *placement = NULL;
     hearth_status status;
     TRY_OR(done, status, start(out, o, spec, vram, folder, &on, p, error));
-    if (o->sparsity == HEARTH_MODE_PRUNED || o->threshold.given ||
-        o->recall.given) { /* their options are part of the placement */
+    /* what they say is part of the placement */
+    if (o->sparsity == HEARTH_MODE_PRUNED || o->threshold.given || o->recall.given) {
         engine_options cpu = *o;
         cpu.device = NULL;
         cpu.gpu_layers.given = cpu.gpu_neurons.given = false;

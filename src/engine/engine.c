@@ -278,8 +278,9 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
            options->placement ? placement_copy(&e->placement, options->placement, error)
                               : placement_create(&e->placement, model, t, HEARTH_MODE_AUTO, error));
     TRY_OR(failed, status, placement_check_model(e->placement, model, error));
-    if (e->placement->recall > 0) /* a device may have been given neurons since it was set */
-        TRY_OR(failed, status, placement_check_recall(e->placement, e->placement->recall, error));
+    e->recall = e->placement->recall;
+    if (e->recall > 0) /* a device may have been given neurons since it was set */
+        TRY_OR(failed, status, placement_check_recall(e->placement, e->recall, error));
     TRY_OR(failed, status, prepare_layers(e, t, of, &options->progress, error));
     TRY_OR(failed, status, list_shapes(e, error));
     TRY_OR(failed, status, copy_coarsely(e, error));
@@ -447,7 +448,7 @@ static bool keeps_margins(const hearth_engine *engine)
     for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
         const engine_layer *l = &engine->layers[i];
         if (l->selector == SELECTOR_COARSE &&
-            (l->threshold < 0 || l->threshold < l->predictor.threshold || engine->placement->recall > 0))
+            (l->threshold < 0 || l->threshold < l->predictor.threshold || engine->recall > 0))
             return false;
     }
     return true;

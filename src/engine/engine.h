@@ -60,6 +60,7 @@ struct hearth_engine {
     hearth_stream stream;          /* whether sessions stream the CPU's neurons, ...                           */
     uint64_t stream_bytes;         /* ... and the most bytes of a buffer for that; 0: the default              */
     engine_layer *layers;          /* [layer_count]                                                            */
+    double recall;                 /* that predictors hold (placement.h); 0: none                               */
     bool uses_predictors;          /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
     bool leaves_out;               /* some layer has neurons that no side computes                             */
     bool requantised;              /* a down matrix in a block format was rounded again, here or when packed   */

@@ -37,12 +37,13 @@ void recall_count(const ffn_job *job)
         for (size_t t = 0; t < job->count; t++) {
             const float *h = job->h + t * job->neuron_count + v->begin, *score = b->score + t * job->neuron_count;
             for (size_t i = 0; i < v->count; i++) {
-                float of = h[i] != 0 ? score[neuron_at(v, i)] : 0;
                 if (h[i] == 0)
                     continue;
-                r->missed_now += of == INFINITY;
-                r->found_now += of != INFINITY;
-                r->distance += of < INFINITY ? (double)of - (double)job->passes : 0;
+                float reached = score[neuron_at(v, i)];
+                bool probed = reached == INFINITY;
+                r->missed_now += probed;
+                r->found_now += !probed;
+                r->distance += isfinite(reached) ? (double)reached - (double)job->passes : 0;
             }
         }
 }

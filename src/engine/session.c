@@ -175,7 +175,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     s->counts = take(&l, h->layer_count, sizeof *s->counts);
     s->counts_before = take(&l, h->layer_count, sizeof *s->counts_before);
     s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
-    s->recall = s->engine->placement->recall > 0 ? take(&l, h->layer_count, sizeof *s->recall) : NULL;
+    s->recall = s->engine->recall > 0 ? take(&l, h->layer_count, sizeof *s->recall) : NULL;
     s->pages.references = take(&l, s->pages.count, sizeof *s->pages.references);
     s->pages.table = take(&l, (size_t)s->sequences * s->pages.per_sequence, sizeof *s->pages.table);
     s->pages.taken = take(&l, s->sequences, sizeof *s->pages.taken);
@@ -434,7 +434,7 @@ static void begin_recall(hearth_session *s)
 {
     for (uint32_t i = 0; s->recall && i < s->engine->model->hyper.layer_count; i++) {
         const engine_layer *l = &s->engine->layers[i];
-        s->recall[i] = (recall_layer){.target = s->engine->placement->recall,
+        s->recall[i] = (recall_layer){.target = s->engine->recall,
                                       .threshold = l->threshold,
                                       .widens = l->selector == SELECTOR_COARSE,
                                       .unit = 1};

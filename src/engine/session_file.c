@@ -28,7 +28,7 @@ static void hash_layout(hash128 *h, const hearth_session *s)
         hash_number(h, is_exact ? SELECTOR_ALL : l->selector);
         hash_bytes(h, &l->threshold, is_exact ? 0 : sizeof l->threshold);
     }
-    hash_bytes(h, &e->placement->recall, e->placement->recall > 0 ? sizeof e->placement->recall : 0);
+    hash_bytes(h, &e->recall, e->recall > 0 ? sizeof e->recall : 0);
     hash_number(h, e->activations);
     hash_number(h, e->leaves_out);
     hash_number(h, s->pages.positions);
