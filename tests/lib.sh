@@ -19,16 +19,18 @@ skip_part() { # for a test of which only a part cannot be run; tools/count-skips
 }
 
 # python_packages [IMPORTS LIST]: true if $python runs a Python that has the packages of tests/requirements.txt, and those of
-# another list in tests/. They are installed into the build folder, once for all tests.
-python=$BUILD/python/bin/python
+# another list in tests/. They are installed once for the tests of all builds.
+packages=$SOURCE/build/python
+python=$packages/bin/python
 python_packages() {
+    mkdir -p "$SOURCE/build"
     (
         flock 9
         "$python" -c "import gguf, numpy, tokenizers, sentencepiece${1:+, $1}" 2>/dev/null && exit
-        python3 -m venv "$BUILD/python" &&
+        python3 -m venv "$packages" &&
             timeout 300 "$python" -m pip install --quiet --disable-pip-version-check -r "$SOURCE/tests/requirements.txt" \
                 ${2:+-r "$SOURCE/tests/$2"}
-    ) 9>"$BUILD/python.lock" >/dev/null 2>&1
+    ) 9>"$packages.lock" >/dev/null 2>&1
 }
 no_python_packages="Python has not the packages of tests/requirements.txt, and pip cannot install them"
 
