@@ -283,6 +283,60 @@ static void batches_and_tokens_agree(void **state)
     hearth_runtime_destroy(runtime);
 }
 
+/* Reads the text `rounds` times, whole and token by token in turn, at a recall (0: in mode exact), and adds up the counts of the
+ * first layer with neurons, which reads the same in either. */
+static hearth_counts read_often(stack *s, const golden *g, double recall, unsigned rounds)
+{
+    hearth_placement *p;
+    char *json;
+    hearth_counts counts;
+    hearth_mode mode = recall > 0 ? HEARTH_MODE_PREDICTED : HEARTH_MODE_EXACT;
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_check(hearth_placement_create(&p, s->model, mode, NULL), NULL);
+    if (recall > 0)
+        stack_check(hearth_placement_set_recall(p, recall, NULL), NULL);
+    stack_check(hearth_placement_print(p, &json, NULL), NULL);
+    open_placed(s, json, mode, true, (hearth_session_options){.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32});
+    for (unsigned i = 0; i < rounds; i++) {
+        size_t piece = i % 2 ? g->total : 1;
+        stack_check(hearth_session_truncate(s->session, 0, 0, NULL), NULL);
+        for (size_t at = 0; at < g->total; at += piece)
+            stack_feed(s, 0, g->ids + at, piece, logits);
+    }
+    uint32_t first = 0;
+    while (s->model->layers[first].ffn.neuron_count == 0)
+        first++;
+    assert_int_equal(hearth_session_counts(s->session, first, &counts, NULL), HEARTH_OK);
+    close_placed(s);
+    hearth_placement_destroy(p);
+    hearth_free(json);
+    free(logits);
+    return counts;
+}
+
+/* Active neurons that were let through or probed, of those of mode exact. */
+static void a_recall_is_held(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200 };
+    hearth_runtime *runtime = open_runtime(NULL, 2);
+    for (size_t i = 0; i < MODELS; i++) {
+        golden g;
+        stack s;
+        golden_load(&g, models[i].name);
+        open_model(&s, i, PREDICTOR_LOW_RANK);
+        s.runtime = runtime;
+        hearth_counts exact = read_often(&s, &g, 0, 2), held = read_often(&s, &g, 0.8, ROUNDS);
+        double recall = (double)held.active / ((double)exact.active * (ROUNDS / 2));
+        print_message("%s: recall %.3f, %.2f let through\n", models[i].name, recall,
+                      (double)held.computed / ((double)exact.computed * (ROUNDS / 2)));
+        assert_true(fabs(recall - 0.8 - 0.2 / 32) < 0.02);
+        close_model(&s);
+        golden_free(&g);
+    }
+    hearth_runtime_destroy(runtime);
+}
+
 /* Whole layers there, layers in halves, and layers of all forms. */
 static void check_device(stack *s, const golden *g, hearth_runtime *alone, hearth_runtime *runtime)
 {
@@ -450,9 +504,13 @@ static void broken_routers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(permissive_is_exact),      cmocka_unit_test(let_through_by_definition),
-        cmocka_unit_test(batches_and_tokens_agree), cmocka_unit_test(devices_agree),
-        cmocka_unit_test(neurons_left_out),         cmocka_unit_test(broken_routers),
+        cmocka_unit_test(permissive_is_exact),
+        cmocka_unit_test(let_through_by_definition),
+        cmocka_unit_test(batches_and_tokens_agree),
+        cmocka_unit_test(a_recall_is_held),
+        cmocka_unit_test(devices_agree),
+        cmocka_unit_test(neurons_left_out),
+        cmocka_unit_test(broken_routers),
     };
     return run_group(tests, NULL, NULL);
 }

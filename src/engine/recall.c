@@ -15,13 +15,18 @@
 #define MOST_ROWS 64
 /* Rows over which the mean number of active neurons and the unit are taken. */
 #define MEAN_ROWS 256
-/* Differs from the neurons' own periods, so that consecutive rows probe neurons that are far apart. */
-#define STRIDE 11
+/* Returns which of RECALL_EVERY neurons a row probes: the upper bits of multiples of the golden ratio, which meet all alike,
+ * and those of rows that are any number of rows apart as well, so that no period of the text hides a neuron. */
+static size_t turn_of(uint64_t row)
+{
+    _Static_assert(RECALL_EVERY == 1 << 5, "five bits");
+    return (uint32_t)(row * 2654435769U) >> 27;
+}
 
 void recall_probe(const ffn_job *job, const ffn_part *v, float *scores)
 {
     for (size_t t = 0; t < job->count; t++) {
-        size_t turn = (job->recall->rows + t) * STRIDE % RECALL_EVERY;
+        size_t turn = turn_of(job->recall->rows + t);
         float *row = scores + t * job->neuron_count + v->begin;
         for (size_t i = (turn + RECALL_EVERY - v->begin % RECALL_EVERY) % RECALL_EVERY; i < v->count; i += RECALL_EVERY)
             if (row[i] < job->passes)
