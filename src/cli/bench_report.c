@@ -35,15 +35,16 @@ static json_t *overlap_json(const overlap_result *o)
 
 static json_t *row_json(const bench_report *r, const bench_row *row)
 {
-    return json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "mode", row->mode,
-        "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length, "context", (int)row->context, "batch",
-        (int)row->batch, "prefill_tokens_per_second", row->prefill_tokens_per_second, "decode_tokens_per_second",
-        row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token, "share_of_bandwidth",
-        row->share_of_bandwidth, "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed",
-        row->relative_speed, "density", row->density, "let_through", row->let_through, "kv_bytes_per_token",
-        row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers", layers_json(r, row), "overlap",
-        overlap_json(&row->overlap), "on_device", isnan(row->on_device) ? json_null() : json_real(row->on_device));
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}",
+                     "mode", row->mode, "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length,
+                     "context", (int)row->context, "batch", (int)row->batch, "prefill_tokens_per_second",
+                     row->prefill_tokens_per_second, "decode_tokens_per_second", row->decode_tokens_per_second,
+                     "bytes_per_token", row->bytes_per_token, "share_of_bandwidth", row->share_of_bandwidth,
+                     "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed", row->relative_speed,
+                     "density", row->density, "let_through", row->let_through, "kv_bytes_per_token",
+                     row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers", layers_json(r, row),
+                     "overlap", overlap_json(&row->overlap), "on_device", json_number(row->on_device), "recall",
+                     json_number(row->recall));
 }
 
 /* Returns the weakest guarantee of the rows, which is all that the whole report may claim. */
@@ -171,8 +172,11 @@ static void print_densities(const bench_report *r)
             puts("\nmode       context  prompt  let through  density  of layers: least  median  most");
         headed = true;
         density_range(r, row, range);
-        printf("%-9s  %7u  %6u  %11.3f  %7.3f  %16.3f  %6.3f  %.3f\n", row->mode, row->context, row->prompt_length,
+        printf("%-9s  %7u  %6u  %11.3f  %7.3f  %16.3f  %6.3f  %.3f", row->mode, row->context, row->prompt_length,
                row->let_through, row->density, range[0], range[1], range[2]);
+        if (!isnan(row->recall))
+            printf("   recall %.3f by probes", row->recall);
+        putchar('\n');
     }
 }
 

@@ -119,7 +119,8 @@ static hearth_status read_row(saved_reader *r, const json_t *object, bench_repor
     TRY(read_word(r, object, "guarantee", &row->guarantee));
     TRY(json_get_uint(object, "prompt_length", &row->prompt_length, NULL, r->where, r->error));
     TRY(json_get_uint(object, "context", &row->context, NULL, r->where, r->error));
-    row->batch = 1; /* which results of older versions do not say */
+    row->on_device = row->recall = (double)NAN; /* no picture shows them */
+    row->batch = 1;                             /* which results of older versions do not say */
     if (json_object_get(object, "batch"))
         TRY(json_get_uint(object, "batch", &row->batch, NULL, r->where, r->error));
     for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++) {

@@ -39,6 +39,7 @@ typedef struct tally {
     hearth_counts *counts;      /* [layers] of the decoded tokens       */
     double weight_bytes;        /* bytes of weights per decoded token, summed over the runs */
     uint64_t active, on_device; /* neurons, as in hearth_hot_report */
+    uint64_t found, missed;     /* as in hearth_recall              */
 } tally;
 
 typedef struct bencher {
@@ -176,6 +177,19 @@ static hearth_status add_hot_set(const lane *l, const hearth_hot_report *before,
     return HEARTH_OK;
 }
 
+/* Returns what predictors that hold a recall have found and missed in all layers, since the session was created. */
+static hearth_status count_recall(const bencher *b, const lane *l, hearth_recall *out, hearth_error *error)
+{
+    *out = (hearth_recall){0};
+    for (uint32_t i = 0; i < b->info.layer_count; i++) {
+        hearth_recall r;
+        TRY(hearth_session_recall(l->session, i, &r, error));
+        out->found += r.found;
+        out->missed += r.missed;
+    }
+    return HEARTH_OK;
+}
+
 /* Adds what the session counted since its counts were last reset. */
 static hearth_status add_counts(const bencher *b, const lane *l, uint32_t batch, tally *t, hearth_error *error)
 {
@@ -197,6 +211,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     double figures[FIGURES] = {0};
     uint32_t prompt_length = c.prompt_length;
     hearth_hot_report hot;
+    hearth_recall begun, ended;
     TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
     TRY(feed(b, l, repeat, context, prompt_length, true, error));
@@ -206,6 +221,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     TRY(fork_sequences(l, c.batch, error));
     hearth_session_reset_counts(l->session);
     TRY(hearth_engine_hot_set(l->engine, &hot, error));
+    TRY(count_recall(b, l, &begun, error));
     double before = bandwidth_measure(b->memory);
     start = clock_seconds();
     TRY(decode(b, l, repeat, (size_t)context + prompt_length, c.batch, error));
@@ -216,6 +232,9 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
     TRY(add_hot_set(l, &hot, t, error));
+    TRY(count_recall(b, l, &ended, error));
+    t->found += ended.found - begun.found;
+    t->missed += ended.missed - begun.missed;
     return add_counts(b, l, c.batch, t, error);
 }
 
@@ -257,7 +276,8 @@ static void clear_tallies(bencher *b)
 {
     uint32_t layers = b->info.layer_count;
     for (size_t i = 0; i < b->case_count * b->lane_count; i++) {
-        b->tallies[i] = (tally){b->figures + i * FIGURES * b->options->repeats, b->counts + i * layers, 0, 0, 0};
+        b->tallies[i] =
+            (tally){.figures = b->figures + i * FIGURES * b->options->repeats, .counts = b->counts + i * layers};
         for (uint32_t layer = 0; layer < layers; layer++)
             b->tallies[i].counts[layer] = (hearth_counts){0};
     }
@@ -330,6 +350,7 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     row->bytes_per_token = t->weight_bytes / repeats + kv;
     row->kv_bytes_per_token = kv;
     row->on_device = share_on_device(b, l, t);
+    row->recall = t->found + t->missed > 0 ? (double)t->found / (double)(t->found + t->missed) : (double)NAN;
     make_layers(b, t, layers, row);
 }
 

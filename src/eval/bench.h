@@ -58,7 +58,8 @@ typedef struct bench_row {
     const bench_layer *layers;      /* [layer_count]                                                   */
     double on_device;               /* of the active neurons, the share that the device had; NAN: not known, for a layer
                                      * on both sides does not count (hearth_engine_follow)                          */
-    overlap_result overlap;         /* of split layers and decoded tokens; samples is 0 without any */
+    double recall;          /* that predictors hold, by their probes; NAN: none is held (hearth_placement_set_recall) */
+    overlap_result overlap; /* of split layers and decoded tokens; samples is 0 without any */
     double cpu_seconds; /* that the CPU was busy for a step (a token of each sequence), where it was traced; else 0 */
     double device_seconds; /* likewise the device                                                        */
 } bench_row;
