@@ -318,7 +318,7 @@ static hearth_counts read_often(stack *s, const golden *g, double recall, unsign
 static void a_recall_is_held(void **state)
 {
     (void)state;
-    enum { ROUNDS = 200 };
+    enum { PAIRS = 100 };
     hearth_runtime *runtime = open_runtime(NULL, 2);
     for (size_t i = 0; i < MODELS; i++) {
         golden g;
@@ -326,10 +326,10 @@ static void a_recall_is_held(void **state)
         golden_load(&g, models[i].name);
         open_model(&s, i, PREDICTOR_LOW_RANK);
         s.runtime = runtime;
-        hearth_counts exact = read_often(&s, &g, 0, 2), held = read_often(&s, &g, 0.8, ROUNDS);
-        double recall = (double)held.active / ((double)exact.active * (ROUNDS / 2));
+        hearth_counts exact = read_often(&s, &g, 0, 2), held = read_often(&s, &g, 0.8, 2 * PAIRS);
+        double recall = (double)held.active / ((double)exact.active * PAIRS);
         print_message("%s: recall %.3f, %.2f let through\n", models[i].name, recall,
-                      (double)held.computed / ((double)exact.computed * (ROUNDS / 2)));
+                      (double)held.computed / ((double)exact.computed * PAIRS));
         assert_true(fabs(recall - 0.8 - 0.2 / 32) < 0.02);
         close_model(&s);
         golden_free(&g);
