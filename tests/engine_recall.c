@@ -37,24 +37,6 @@ static hearth_placement *place(const built *b, float threshold, double recall)
     return placement;
 }
 
-/* Takes the placement. */
-static void open_placed(stack *s, hearth_runtime *runtime, const built *b, hearth_placement *placement)
-{
-    hearth_error error;
-    *s = (stack){.runtime = runtime, .info = {.vocabulary_size = b->shape.d}};
-    hearth_session_options session = {.context = BUILT_TOKENS, .output_rows = BUILT_TOKENS, .kv = HEARTH_KV_F32};
-    hearth_engine_options engine = {.placement = placement, .activations = HEARTH_ACTIVATIONS_F32};
-    stack_check(hearth_engine_create(&s->engine, runtime, &b->model, &engine, &error), &error);
-    hearth_placement_destroy(placement);
-    stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
-}
-
-static void close_placed(stack *s)
-{
-    hearth_session_destroy(s->session);
-    hearth_engine_destroy(s->engine);
-}
-
 static built *build(bool coarse, uint32_t f)
 {
     built_shape shape = {
@@ -95,7 +77,7 @@ static void recall_is_held(void **state)
         built *b = build(coarse, 515);
         float *logits = malloc((size_t)BUILT_TOKENS * b->shape.d * sizeof *logits);
         stack s;
-        open_placed(&s, runtime, b, place(b, begins[coarse][k >> 2], target));
+        open_network(&s, runtime, b, place(b, begins[coarse][k >> 2], target), true);
         tally t = read_often(&s, b, logits);
         hearth_recall r;
         assert_int_equal(hearth_session_recall(s.session, 0, &r, NULL), HEARTH_OK);
@@ -106,7 +88,7 @@ static void recall_is_held(void **state)
         assert_true(r.target == target && r.rows == (uint64_t)rows);
         assert_true(fabs(seen - with_probes(target)) <= 60 / rows);
         assert_true(fabs(said - target) <= 60 / rows);
-        close_placed(&s);
+        close_network(&s);
         free(logits);
         built_free(b);
     }
@@ -127,12 +109,12 @@ static void the_same_feeds_give_the_same(void **state)
         hearth_recall r;
         assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 1 + i % 2}, NULL),
                          HEARTH_OK);
-        open_placed(&s, runtime, b, place(b, 0, 0.9));
+        open_network(&s, runtime, b, place(b, 0, 0.9), true);
         logits[i] = malloc(n * sizeof(float));
         read_often(&s, b, logits[i]);
         assert_int_equal(hearth_session_recall(s.session, 0, &r, NULL), HEARTH_OK);
         thresholds[i] = r.threshold;
-        close_placed(&s);
+        close_network(&s);
         hearth_runtime_destroy(runtime);
         assert_true(thresholds[i] != 0 && thresholds[i] == thresholds[0]);
         assert_memory_equal(logits[i], logits[0], n * sizeof(float));
@@ -157,13 +139,13 @@ static void placements_say_it(void **state)
     stack_check(hearth_placement_print(placement, &json, &error), &error);
     assert_non_null(strstr(json, "\"recall\":0.75"));
     stack_check(hearth_placement_parse(&read, &b->model, json, strlen(json), &error), &error);
-    open_placed(&s, runtime, b, read);
+    open_network(&s, runtime, b, read, true);
     assert_int_equal(hearth_engine_guarantee(s.engine), HEARTH_GUARANTEE_LOSSY);
     hearth_recall r = {0};
     assert_int_equal(hearth_session_recall(s.session, 0, &r, NULL), HEARTH_OK);
     assert_true(r.target == 0.75 && r.rows == 0 && r.threshold == 1e3);
     assert_int_equal(hearth_session_recall(s.session, 1, &r, &error), HEARTH_INVALID);
-    close_placed(&s);
+    close_network(&s);
     hearth_placement_destroy(placement);
     hearth_free(json);
     hearth_runtime_destroy(runtime);

@@ -19,25 +19,6 @@ static hearth_placement *place(const built *b, hearth_mode mode)
     return placement;
 }
 
-/* Takes the placement. */
-static void open_placed(stack *s, hearth_runtime *runtime, const built *b, hearth_placement *placement, bool plain)
-{
-    hearth_error error;
-    *s = (stack){.runtime = runtime, .info = {.vocabulary_size = b->shape.d}};
-    hearth_engine_options engine = {.placement = placement,
-                                    .activations = plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
-    hearth_session_options session = {.context = BUILT_TOKENS, .output_rows = BUILT_TOKENS, .kv = HEARTH_KV_F32};
-    stack_check(hearth_engine_create(&s->engine, runtime, &b->model, &engine, &error), &error);
-    hearth_placement_destroy(placement);
-    stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
-}
-
-static void close_placed(stack *s)
-{
-    hearth_session_destroy(s->session);
-    hearth_engine_destroy(s->engine);
-}
-
 static double distance(const built *b, const float *logits)
 {
     size_t n = (size_t)BUILT_TOKENS * b->shape.d;
@@ -58,14 +39,14 @@ static void check_shape(hearth_runtime *const runtimes[2], const built_shape *sh
     for (unsigned i = 0; i < 2; i++) {
         stack s;
         logits[i] = malloc((size_t)BUILT_TOKENS * shape->d * sizeof(float));
-        open_placed(&s, runtimes[i], b, place(b, mode), plain);
+        open_network(&s, runtimes[i], b, place(b, mode), plain);
         watch w = watch_begin(b, mode);
         if (plain)
             hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
         read_portions(&s, logits[i]);
         if (plain)
             check_counts(&s, b, mode);
-        close_placed(&s);
+        close_network(&s);
     }
     assert_memory_equal(logits[0], logits[1], (size_t)BUILT_TOKENS * shape->d * sizeof(float));
     double d = distance(b, logits[0]);
@@ -164,13 +145,13 @@ static void a_wide_margin_is_exact(void **state)
             stack s;
             b->threshold = margins[i];
             logits[i] = malloc(n * sizeof(float));
-            open_placed(&s, runtime, b, place(b, i ? HEARTH_MODE_PREDICTED : HEARTH_MODE_EXACT), cases[k].plain);
+            open_network(&s, runtime, b, place(b, i ? HEARTH_MODE_PREDICTED : HEARTH_MODE_EXACT), cases[k].plain);
             assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), i == 0   ? "bitwise"
                                                                                           : i == 1 ? "margin"
                                                                                                    : "lossy");
             assert_string_equal(hearth_mode_name(hearth_engine_mode(s.engine)), i ? "predicted" : "exact");
             read_portions(&s, logits[i]);
-            close_placed(&s);
+            close_network(&s);
         }
         assert_memory_equal(logits[0], logits[1], n * sizeof(float));
         assert_memory_not_equal(logits[0], logits[2], n * sizeof(float));
@@ -201,9 +182,9 @@ static void a_moved_margin_is_lossy(void **state)
         stack s;
         b->learnt_layer.predictor.threshold = cases[i].tuned;
         b->threshold = cases[i].used;
-        open_placed(&s, runtime, b, place(b, HEARTH_MODE_PREDICTED), true);
+        open_network(&s, runtime, b, place(b, HEARTH_MODE_PREDICTED), true);
         assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), cases[i].guarantee);
-        close_placed(&s);
+        close_network(&s);
     }
     hearth_runtime_destroy(runtime);
     built_free(b);
@@ -324,14 +305,14 @@ static void neurons_can_be_left_out(void **state)
             hearth_counts counts;
             float *logits = malloc((size_t)BUILT_TOKENS * shape.d * sizeof *logits);
             built_compute(b, HEARTH_MODE_EXACT, false);
-            open_placed(&s, runtime, b, leave_out(b, of_mode[mode]), true);
+            open_network(&s, runtime, b, leave_out(b, of_mode[mode]), true);
             assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), "lossy");
             read_portions(&s, logits);
             assert_int_equal(hearth_session_counts(s.session, 0, &counts, NULL), HEARTH_OK);
             assert_int_equal(counts.computed, BUILT_TOKENS * (128 - 43)); /* 0, 3 .. 126 are 43 */
             if (!(distance(b, logits) <= 2e-6))
                 fail_msg("%s: relative distance %.2e", describe(&shape, (hearth_mode)mode, true), distance(b, logits));
-            close_placed(&s);
+            close_network(&s);
             free(logits);
         }
         built_free(b);
@@ -469,11 +450,11 @@ static void pruning_is_chosen_by_its_loss(void **state)
     hearth_runtime *runtime;
     stack s;
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
-    open_placed(&s, runtime, b, placement, true);
+    open_network(&s, runtime, b, placement, true);
     hearth_pruning p = hearth_engine_pruning(s.engine);
     assert_true(p.known && p.loss_known && p.share == 0.375);
     assert_true(p.least_loss == (double)rising[1] && p.most_loss == (double)rising[2]);
-    close_placed(&s);
+    close_network(&s);
     hearth_runtime_destroy(runtime);
     b->model.tune = NULL;
     built_free(b);
@@ -497,10 +478,10 @@ static void unpruned_is_exact(void **state)
         logits[i] = malloc(n * sizeof(float));
         stack_check(hearth_placement_create(&placement, &b->model, i ? HEARTH_MODE_PRUNED : HEARTH_MODE_EXACT, &error),
                     &error);
-        open_placed(&s, runtime, b, placement, true);
+        open_network(&s, runtime, b, placement, true);
         assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), i ? "lossy" : "bitwise");
         read_portions(&s, logits[i]);
-        close_placed(&s);
+        close_network(&s);
     }
     assert_memory_equal(logits[0], logits[1], n * sizeof(float));
     hearth_runtime_destroy(runtime);
@@ -596,11 +577,11 @@ static void gates_are_shown(void **state)
         built_compute(b, HEARTH_MODE_DENSE, false);
         for (int i = 0; i < 2; i++) {
             stack s;
-            open_placed(&s, runtime, b, place(b, HEARTH_MODE_DENSE), true);
+            open_network(&s, runtime, b, place(b, HEARTH_MODE_DENSE), true);
             if (i)
                 hearth_session_observe(s.session, &(hearth_observer){see_gates, &w, .gates = true});
             read_portions(&s, logits[i]);
-            close_placed(&s);
+            close_network(&s);
         }
         assert_int_equal(w.calls, BUILT_TOKENS);
         assert_memory_equal(logits[0], logits[1], n * sizeof(float));

@@ -59,6 +59,26 @@ static inline bool next_shape(built_shape *o, size_t *i)
 
 /* ------------------------------------------------------------------ reading */
 
+/* An engine and a session for a network under a placement, which it takes. plain: with float32 activations. */
+static inline void open_network(stack *s, hearth_runtime *runtime, const built *b, hearth_placement *placement,
+                                bool plain)
+{
+    hearth_error error;
+    *s = (stack){.runtime = runtime, .info = {.vocabulary_size = b->shape.d}};
+    hearth_engine_options engine = {.placement = placement,
+                                    .activations = plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
+    hearth_session_options session = {.context = BUILT_TOKENS, .output_rows = BUILT_TOKENS, .kv = HEARTH_KV_F32};
+    stack_check(hearth_engine_create(&s->engine, runtime, &b->model, &engine, &error), &error);
+    hearth_placement_destroy(placement);
+    stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
+}
+
+static inline void close_network(stack *s)
+{
+    hearth_session_destroy(s->session);
+    hearth_engine_destroy(s->engine);
+}
+
 /* The tokens are fed in these portions: one; few, whose lists are joined; more than are ever joined. */
 static const size_t portions[] = {1, 2, 15, 17, 1, 4};
 
