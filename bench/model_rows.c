@@ -6,6 +6,7 @@
 
 #define LOGIT_SPREAD   2.5 /* standard deviation of the logits */
 #define LOGIT_DOMAIN   3.0 /* what is added to those of the token's own domain, where there are several */
+#define ROUTER_DOMAIN  0.7 /* deviation of what a domain adds to a router's product, which has 1 of itself */
 #define BIAS_DEVIATION 0.5
 #define DECAY_LOW      1.0 /* A of recurrent mixers, and their step sizes */
 #define DECAY_HIGH     16.0
@@ -144,6 +145,22 @@ static void fill_free(const band_job *job, double deviation)
 static void fill_reader(const band_job *job)
 {
     fill_free(job, job->p->norm / (job->p->stream * sqrt(free_of(job->m))));
+}
+
+/* And, where there are several domains, what makes an expert more or less welcome in each: in part the same in all. */
+static void fill_router(const band_job *job)
+{
+    enum { MOST = 64 }; /* domains */
+    const model_design *m = job->m;
+    float likes[1 + MOST + 3]; /* in all of them, and in each */
+    double scale = job->p->norm / m->constant;
+    fill_reader(job);
+    for (uint32_t i = 0; i < job->count && m->domains > 1; i++) {
+        counter_normals(&m->normals, counter_key(job->key, job->first + i, 1), 0, (m->domains + 4) / 4 * 4,
+                        (float)(ROUTER_DOMAIN * scale), likes);
+        for (uint32_t n = 0; n < m->domains; n++)
+            row_of(job, i)[32 * n] = (float)sqrt(m->shared) * likes[0] + (float)sqrt(1 - m->shared) * likes[1 + n];
+    }
 }
 
 /* Rows are counted from the last one, as PowerInfer's files have some before the first position. */
@@ -430,7 +447,7 @@ static const struct {
     [MATRIX_FC2]               = {NEURONS,    RANK,     fill_fc2,               false},
     [MATRIX_QKV]               = {QKV,        WIDTH,    fill_reader,            false},
     [MATRIX_POSITIONS]         = {POSITIONS,  WIDTH,    fill_positions,         false},
-    [MATRIX_ROUTER]            = {EXPERTS,    WIDTH,    fill_reader,            true},
+    [MATRIX_ROUTER]            = {EXPERTS,    WIDTH,    fill_router,            true},
     [VECTOR_NORM]              = {ONE,        WIDTH,    fill_ones,              false},
     [VECTOR_OUTPUT_NORM]       = {ONE,        WIDTH,    fill_output_norm,       false},
     [VECTOR_HEAD_NORM]         = {ONE,        HEAD,     fill_ones,              false},

@@ -21,7 +21,8 @@
  * Biases. That of a neuron is a random number, and its threshold in the constants' coordinates makes up for it.
  *
  * Experts. Their neurons are numbered one expert after the other; each expert has an order of hotness of its own. The
- * router's rows are random, so all experts are chosen alike. The neurons of the shared expert follow, as if they were
+ * router's rows are random: with one domain all experts are chosen alike, with several each has experts that it chooses
+ * more often. The neurons of the shared expert follow, as if they were
  * those of some experts more; it and the chosen ones make half each of what a network adds to the stream.
  *
  * Recurrent mixers. Decays and step sizes are those that Mamba-2 begins its training with: A from 1 to 16 and steps from

@@ -953,25 +953,28 @@ hearth_status hearth_placement_print(const hearth_placement *placement, char **j
 
 /* ------------------------------------------- experimental: hot sets that live */
 
-/* Whether the neurons that a device has of a layer change while the engine computes, in layers of form split that skip neurons
- * and have no experts. Main memory has the weights of all neurons, so a change copies one neuron to the device. */
+/* Whether the neurons that a device has of a layer change while the engine computes, in layers of form split: one by one where the
+ * layer skips neurons and has no experts; of experts those that lie whole on one side, where each side has some. Main memory has
+ * the weights of all neurons, so a change copies one neuron or expert to the device. */
 typedef enum hearth_hot_set {
     HEARTH_HOT_SET_STATIC,   /* those of the placement stay; they are only counted                         */
-    HEARTH_HOT_SET_ADAPTIVE, /* neurons that became active more often take the places of others            */
+    HEARTH_HOT_SET_ADAPTIVE, /* neurons or experts that became active more often take the places of others */
     HEARTH_HOT_SET_FROZEN,   /* the same while a prompt is read; while an answer is made nothing changes   */
     HEARTH_HOT_SET_COUNT
 } hearth_hot_set;
 
 typedef struct hearth_hot_options {
     hearth_hot_set how;
-    uint32_t most_swaps; /* neurons of a layer that may change per token; 0: 4 */
+    uint32_t most_swaps;   /* neurons of a layer that may change per token; 0: 4      */
+    uint32_t most_experts; /* whole experts of a layer that may change per token; 0: 1 */
 } hearth_hot_options;
 
 /* What came of it since hearth_engine_follow. */
 typedef struct hearth_hot_report {
-    uint64_t layers;            /* whose neurons can change                                            */
-    uint64_t active, on_device; /* neurons of theirs that were active, over all tokens; of these the device's */
-    uint64_t swaps, bytes;      /* neurons that changed places with another; copied for that           */
+    uint64_t layers;            /* whose neurons or experts can change                                 */
+    uint64_t active, on_device; /* neurons of theirs that were active, over all tokens, of experts all of those that were
+                                 * chosen; of these the device's */
+    uint64_t swaps, bytes;      /* neurons or experts that changed places with another; copied for that */
     double seconds;             /* that looking and copying took                                       */
 } hearth_hot_report;
 

@@ -180,7 +180,7 @@ is "the stored set, again" "$(cmp "$scratch/adaptive.place" "$scratch/again.plac
 has "hit rates" "$("$HEARTH" run "$demo" -p "Once" -n 20 --temp 0 --device host --gpu-neurons 128 --hot-set adaptive 2>&1)" \
     "hot set: * % of the active neurons were on the device, * changed places ("
 has "nothing to change" "$("$HEARTH" run "$demo" -p "Once" -n 2 --temp 0 --hot-set adaptive 2>&1)" \
-    "note: --hot-set: no layer skips neurons and has some on both sides"
+    "note: --hot-set: no layer has neurons that it skips, or whole experts, on both sides"
 "$HEARTH" run "$demo" -p "Once" -n 1 -q --save-hot-set "$scratch/none/set" >"$scratch/out" 2>"$scratch/err" &&
     fail "--save-hot-set wrote into a folder that is missing"
 has "a folder that is missing" "$(cat "$scratch/err")" "/none"

@@ -1,14 +1,14 @@
 /* engine_experts_predicted.c - predictors of experts: made-up ones in golden models with experts. What lets everything
  * through is exact to the byte; what lets some through is what the definition says, in double precision; and batches,
  * single tokens and devices agree, as do engines that leave neurons out. */
-#include "../src/model/tune.h"
+#include "made_predictors.h"
 #include "modes.h"
 #include "placements.h"
 
 /* Float32 throughout; between orders of additions. */
 static const double bound = 1e-5;
 
-enum { RANK = 8, MOST_FEED = 40 };
+enum { MOST_FEED = 40 };
 
 /* GLM has layers without experts, groups, a correction and a shared expert; with ReLU it has zeros, too. The experts of the
  * last one read and write vectors of another width, and some of its layers are mixers alone. */
@@ -18,46 +18,6 @@ static const struct {
 #define MODELS (sizeof models / sizeof *models)
 
 /* ------------------------------------------------------------------ a model with predictors */
-
-static matrix random_matrix(uint32_t rows, uint32_t columns, uint32_t *seed)
-{
-    float *values = malloc((size_t)rows * columns * sizeof *values);
-    for (size_t i = 0; i < (size_t)rows * columns; i++)
-        values[i] = (float)draw(seed, 2001) / 1000 - 1;
-    return (matrix){.data = values, .format = FORMAT_F32, .rows = rows, .columns = columns, .row_bytes = columns * 4};
-}
-
-/* A record that gives every layer a predictor: the first reads the residual stream, the second the normed input, and so
- * on; coarse ones have a margin of 0. Freed with drop_record. */
-static tune *made_record(const hearth_model *m, predictor_kind kind)
-{
-    uint32_t seed = 7, layers = m->hyper.layer_count;
-    tune *t = calloc(1, sizeof *t);
-    t->layer_count = layers;
-    t->has_predictors = true;
-    t->layers = calloc(layers, sizeof *t->layers);
-    for (uint32_t i = 0; i < layers; i++) {
-        learned_predictor *p = &t->layers[i].predictor;
-        *p = (learned_predictor){.kind = kind, .reads_normed = i % 2, .coarse_format = FORMAT_F16};
-        if (kind != PREDICTOR_LOW_RANK)
-            continue;
-        p->fc1 = random_matrix(RANK, m->hyper.embedding_length, &seed);
-        p->fc2 = random_matrix(m->layers[i].ffn.neuron_count, RANK, &seed);
-        p->threshold = 0.25f;
-    }
-    stack_check(tune_bind(t, m, NULL), NULL);
-    return t;
-}
-
-static void drop_record(tune *t)
-{
-    for (uint32_t i = 0; i < t->layer_count; i++) {
-        free((void *)(uintptr_t)t->layers[i].predictor.fc1.data);
-        free((void *)(uintptr_t)t->layers[i].predictor.fc2.data);
-    }
-    free(t->layers);
-    free(t);
-}
 
 static void open_model(stack *s, size_t i, predictor_kind kind)
 {
@@ -130,11 +90,11 @@ static double score_of(const learned_predictor *p, const float *input, uint32_t 
 {
     const float *fc1 = p->fc1.data, *fc2 = p->fc2.data;
     double score = 0;
-    for (uint32_t r = 0; r < RANK; r++) {
+    for (uint32_t r = 0; r < MADE_RANK; r++) {
         double hidden = 0;
         for (uint32_t c = 0; c < p->fc1.columns; c++)
             hidden += (double)fc1[r * p->fc1.columns + c] * (double)input[c];
-        score += fmax(hidden, 0) * (double)fc2[neuron * RANK + r];
+        score += fmax(hidden, 0) * (double)fc2[neuron * MADE_RANK + r];
     }
     return score;
 }

@@ -212,18 +212,32 @@ static void check_broken_route(check *c, device *d)
 
 /* ------------------------------------------------------------------ expand, weigh */
 
-/* Experts of which the device has some neurons each, and those that tokens chose. */
+/* Experts of which the device has some neurons each, in an order of their own, and those that tokens chose. */
 typedef struct expansion {
-    uint32_t count, experts, n, *begins, *chosen, *chosen_count, *list, *listed, *totals, column;
+    uint32_t count, experts, n, *ranges, *owners, *chosen, *chosen_count, *list, *listed, *totals, column;
 } expansion;
 
 static expansion expansion_new(uint64_t *rng)
 {
     expansion w = {.count = random_count(rng), .experts = 1 + (uint32_t)random_below(rng, 40)};
-    w.begins = array_new(w.experts + 1, sizeof(uint32_t));
+    w.ranges = array_new(2 * w.experts, sizeof(uint32_t));
+    uint32_t *order = array_new(w.experts, sizeof *order);
+    for (uint32_t e = 0; e < w.experts; e++) {
+        uint32_t other = (uint32_t)random_below(rng, e + 1);
+        order[e] = order[other];
+        order[other] = e;
+    }
+    for (uint32_t i = 0; i < w.experts; i++) {
+        w.ranges[2 * order[i]] = w.n;
+        w.n += (uint32_t)(random_below(rng, 3) ? random_below(rng, 300) : 0);
+        w.ranges[2 * order[i] + 1] = w.n;
+    }
+    free(order);
+    w.n += (uint32_t)random_below(rng, 3) + 1;
+    w.owners = array_new(w.n, sizeof(uint32_t));
     for (uint32_t e = 0; e < w.experts; e++)
-        w.begins[e + 1] = w.begins[e] + (uint32_t)(random_below(rng, 3) ? random_below(rng, 300) : 0);
-    w.n = w.begins[w.experts] + (uint32_t)random_below(rng, 3) + 1;
+        for (uint32_t i = w.ranges[2 * e]; i < w.ranges[2 * e + 1]; i++)
+            w.owners[i] = e;
     w.column = (uint32_t)random_below(rng, TOTALS);
     w.chosen = array_new(PROMPT_ROWS * w.experts, sizeof(uint32_t));
     w.chosen_count = array_new(PROMPT_ROWS, sizeof(uint32_t)), w.listed = array_new(PROMPT_ROWS, sizeof(uint32_t));
@@ -234,7 +248,7 @@ static expansion expansion_new(uint64_t *rng)
             if (random_below(rng, 3) > 0)
                 continue;
             w.chosen[t * w.experts + w.chosen_count[t]++] = e;
-            for (uint32_t i = w.begins[e]; i < w.begins[e + 1]; i++)
+            for (uint32_t i = w.ranges[2 * e]; i < w.ranges[2 * e + 1]; i++)
                 w.list[t * w.n + w.listed[t]++] = i;
         }
     for (size_t i = 0; i < PROMPT_ROWS * TOTALS; i++)
@@ -244,7 +258,8 @@ static expansion expansion_new(uint64_t *rng)
 
 static void expansion_free(expansion *w)
 {
-    free(w->begins), free(w->chosen), free(w->chosen_count), free(w->list), free(w->listed), free(w->totals);
+    free(w->ranges), free(w->owners), free(w->chosen), free(w->chosen_count), free(w->list), free(w->listed),
+        free(w->totals);
 }
 
 static void check_expand(check *c, device *d, uint64_t *rng)
@@ -254,7 +269,7 @@ static void check_expand(check *c, device *d, uint64_t *rng)
         expansion w = expansion_new(rng);
         snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),      word_room(d, w.chosen, PROMPT_ROWS * w.experts),
-                        word_room(d, w.chosen_count, PROMPT_ROWS),   word_room(d, w.begins, w.experts + 1),
+                        word_room(d, w.chosen_count, PROMPT_ROWS),   word_room(d, w.ranges, 2 * w.experts),
                         word_room(d, NULL, PROMPT_ROWS * w.n),       word_room(d, NULL, PROMPT_ROWS),
                         word_room(d, w.totals, PROMPT_ROWS * TOTALS)};
         DEVICE_DO(c, d, DEVICE_expand, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
@@ -285,16 +300,16 @@ static void check_weigh(check *c, device *d, uint64_t *rng)
                         word_room(d, w.list, PROMPT_ROWS * w.n),
                         word_room(d, w.listed, PROMPT_ROWS),
                         float_room(d, shares, w.count * (size_t)w.experts),
-                        word_room(d, w.begins, w.experts + 1)};
+                        word_room(d, w.owners, w.n)};
         DEVICE_DO(c, d, DEVICE_weigh, PROMPT_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
                   room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
                   UINT(w.experts), UINT(w.n));
         float *got = content_of(c, &rooms[1]);
         for (uint32_t t = 0; t < w.count; t++)
-            for (uint32_t i = 0, e = 0; i < w.listed[t]; i++) {
-                while (w.begins[e + 1] <= w.list[t * w.n + i])
-                    e++;
-                h[t * w.n + i] *= shares[t * w.experts + e];
+            for (uint32_t k = 0, i = 0; k < w.chosen_count[t]; k++) {
+                uint32_t e = w.chosen[t * w.experts + k];
+                for (uint32_t own = w.ranges[2 * e + 1] - w.ranges[2 * e]; own > 0; own--)
+                    h[t * w.n + i++] *= shares[t * w.experts + e];
             }
         for (size_t i = 0; i < w.count * (size_t)w.n;
              i++) /* products below the smallest normal number may be flushed */

@@ -442,8 +442,8 @@ typedef struct score_shape {
 
 /* Experts with a range of the rows each, those that tokens chose, and some of their rows. */
 typedef struct choices {
-    uint32_t *begins, *chosen, *ids,
-        *place; /* [experts + 1], [PROMPT_ROWS][experts], and of every listed row its number
+    uint32_t *begins, *owners, *chosen, *ids,
+        *place; /* [experts + 1], [rows], [PROMPT_ROWS][experts], and of every listed row its number
                                               * and the place of its expert among the chosen: [PROMPT_ROWS][rows] */
     uint32_t counts[PROMPT_ROWS];
 } choices;
@@ -451,12 +451,16 @@ typedef struct choices {
 static choices choices_new(const score_shape *s, uint64_t *rng)
 {
     choices w = {.begins = array_new(s->experts + 1, sizeof(uint32_t)),
+                 .owners = array_new(s->rows, sizeof(uint32_t)),
                  .chosen = array_new((size_t)PROMPT_ROWS * s->experts, sizeof(uint32_t)),
                  .ids = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t)),
                  .place = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t))};
     w.begins[s->experts] = s->rows;
     for (uint32_t e = s->experts - 1; e > 0; e--) /* some have no rows */
         w.begins[e] = (uint32_t)random_below(rng, w.begins[e + 1] + 1);
+    for (uint32_t e = 0; e < s->experts; e++)
+        for (uint32_t r = w.begins[e]; r < w.begins[e + 1]; r++)
+            w.owners[r] = e;
     for (uint32_t t = 0; t < s->tokens; t++) {
         uint32_t place = 0;
         for (uint32_t e = 0; e < s->experts && place < s->used; e++) {
@@ -504,7 +508,7 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
                     room_new(d, w.ids, (size_t)PROMPT_ROWS * s->rows * sizeof(uint32_t)),
                     room_new(d, w.counts, sizeof(w.counts)),
                     room_new(d, w.chosen, (size_t)PROMPT_ROWS * s->experts * sizeof(uint32_t)),
-                    room_new(d, w.begins, (s->experts + 1) * sizeof(uint32_t)),
+                    room_new(d, w.owners, s->rows * sizeof(uint32_t)),
                     room_new(d, x, values * sizeof(float)),
                     room_new(d, NULL, n * sizeof(float))};
     DEVICE_DO(c, d, device_score(s->format), items_of(s->rows, PRODUCT_ROWS), room_of(&rooms[0]), room_of(&p.w),
@@ -514,7 +518,7 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
     check_scores(c, d, s, &p, &w, x, got);
     for (size_t i = 0; i < COUNT(rooms); i++)
         room_free(&rooms[i]);
-    free(w.begins), free(w.chosen), free(w.ids), free(w.place);
+    free(w.begins), free(w.owners), free(w.chosen), free(w.ids), free(w.place);
     free(x);
     free(got);
     placed_free(&p);

@@ -194,7 +194,7 @@ done:
     return status;
 }
 
-/* Returns whether a way does what a simpler one does: nothing fits on the device, or no neuron can change sides. */
+/* Returns whether a way does what a simpler one does: nothing fits on the device, or nothing can change sides. */
 static bool is_redundant(const contest *c, way w)
 {
     switch (w) {

@@ -124,7 +124,7 @@ void record_finish(const recorder *r, uint32_t layer);
 typedef struct portion {
     const device_matrix *gate, *up, *down_t, *fc2;
     const device_buffer *gate_bias, *up_bias;
-    const device_buffer *begins;  /* of the neurons of each expert; NULL: there are none          */
+    const device_buffer *ranges, *owners; /* of experts (device_layer); NULL: there are none             */
     device_buffer *const *listed; /* [TOTALS]                                                     */
     const device_buffer *input;
     uint32_t width; /* the most neurons that a token uses                           */

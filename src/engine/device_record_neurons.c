@@ -49,12 +49,12 @@ void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
            FLOAT(0)); /* an expert's scale may be below zero; NaN is chosen, too, and seen in the result */
 }
 
-/* Lists the rows of the chosen experts: those between their `begins`. totals NULL: they are not counted. */
-static void expand(const recorder *r, uint32_t layer, const device_buffer *begins, row_list to, uint32_t width,
+/* Lists the rows of the chosen experts: those of their ranges. totals NULL: they are not counted. */
+static void expand(const recorder *r, uint32_t layer, const device_buffer *of_experts, row_list to, uint32_t width,
                    const device_buffer *totals)
 {
     size_t at = device_totals_at(layer, r->rows) * sizeof(uint32_t);
-    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), LIST(to),
+    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(of_experts), LIST(to),
            totals ? BUFFER_FROM(totals, at) : NO_BUFFER, UINT(r->s->engine->uploaded->layers[layer].router.rows + 1),
            UINT(width), UINT(TOTAL_COMPUTED));
 }
@@ -64,7 +64,7 @@ static row_list neurons_of_chosen(const recorder *r, uint32_t layer, const porti
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     row_list to = {r->v->lists[TOTAL_COMPUTED], p->listed[TOTAL_COMPUTED], p->at};
-    expand(r, layer, p->begins, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
+    expand(r, layer, p->ranges, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
     return to;
 }
 
@@ -76,11 +76,11 @@ static row_list mask(const recorder *r, uint32_t layer, const portion *p, row_li
     const device_vectors *v = r->v;
     uint32_t width = device_mask_width(r->s, layer), used = r->model->layers[layer].ffn.router.used;
     row_list units = {v->mask_list, v->mask_listed, 0};
-    expand(r, layer, l->mask_begins, units, width, NULL);
+    expand(r, layer, l->mask_ranges, units, width, NULL);
     input in = record_prepare(r, p->input, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
     record_stack(r, &l->mask_in, width, &in, units, (output){v->hidden, 0, width}, FINISH_RELU);
     LAUNCH(r, device_score(l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
-           BUFFER(l->mask_out.scales), LIST(rows), BUFFER(v->chosen), BUFFER(l->expert_begins), BUFFER(v->hidden),
+           BUFFER(l->mask_out.scales), LIST(rows), BUFFER(v->chosen), BUFFER(l->expert_owners), BUFFER(v->hidden),
            BUFFER(v->score), UINT(l->router.rows + 1), UINT(used), UINT(l->width), UINT(l->mask_out.columns));
     return filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
 }
@@ -105,7 +105,8 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
                    .fc2 = &l->fc2,
                    .gate_bias = l->gate_bias,
                    .up_bias = l->up_bias,
-                   .begins = l->expert_begins,
+                   .ranges = l->expert_ranges,
+                   .owners = l->expert_owners,
                    .listed = v->listed,
                    .input = normed,
                    .width = l->shared_count > 0 ? l->own_width : l->width};
@@ -113,7 +114,8 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
                       .up = &l->shared.up,
                       .down_t = &l->shared.down_t,
                       .fc2 = &l->shared.fc2,
-                      .begins = l->shared_begins,
+                      .ranges = l->shared_ranges,
+                      .owners = l->shared_owners,
                       .listed = v->shared_listed,
                       .input = normed,
                       .width = l->shared_count,
@@ -143,7 +145,7 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
     bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
     const device_matrix *first = gated ? p->gate : p->up;
     const device_buffer *first_bias = gated ? p->gate_bias : p->up_bias;
-    row_list rows = p->begins ? neurons_of_chosen(r, layer, p) : all_rows;
+    row_list rows = p->ranges ? neurons_of_chosen(r, layer, p) : all_rows;
     if (l->mask_in.w)
         rows = mask(r, layer, p, rows);
     if (e->selector == SELECTOR_LOW_RANK) {
@@ -182,9 +184,9 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
         LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), LIST(rows),
                BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
                FLOAT(r->model->hyper.norm_epsilon));
-    if (p->begins)
+    if (p->ranges)
         LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), LIST(rows),
-               BUFFER(v->shares), BUFFER(p->begins), UINT(l->router.rows + 1), UINT(l->width));
+               BUFFER(v->shares), BUFFER(p->owners), UINT(l->router.rows + 1), UINT(l->width));
     return rows;
 }
 

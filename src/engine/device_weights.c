@@ -224,6 +224,7 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
     mem_free(to.rows);
+    mem_free(to.ranges);
     *bytes = counted.bytes;
     return status;
 }
@@ -399,13 +400,15 @@ void device_weights_destroy(device_weights *w)
                                    l->router_bias,
                                    l->router_correction,
                                    l->expert_scales,
-                                   l->expert_begins,
-                                   l->mask_begins,
+                                   l->expert_ranges,
+                                   l->expert_owners,
+                                   l->mask_ranges,
                                    l->step_bias,
                                    l->decay,
                                    l->convolution,
                                    l->convolution_bias,
-                                   l->shared_begins,
+                                   l->shared_ranges,
+                                   l->shared_owners,
                                    l->fired,
                                    l->skip,
                                    l->recurrent_norm,
@@ -428,6 +431,7 @@ void device_weights_destroy(device_weights *w)
         for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
             device_buffer_destroy(floats[k]);
         mem_free(l->rows);
+        mem_free(l->ranges);
     }
     drop(&w->embedding);
     drop(&w->positions);

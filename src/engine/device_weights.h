@@ -70,7 +70,10 @@ typedef struct device_layer {
     device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction, *expert_scales;             /* [expert_count], or NULL */
     device_norm router_norm, experts_norm, experts_post_norm, shared_post_norm; /* [d] as in model_layer   */
-    device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
+    /* Which places each expert's neurons have, the shared one's last: from the first up to, not including, the second; and for
+     * the device, which expert the neuron of a place belongs to. */
+    uint32_t *ranges;                             /* [expert_count + 1][2] */
+    device_buffer *expert_ranges, *expert_owners; /* the same; [n]         */
     /* Where experts read and write vectors of another width, the matrices there and back. There, and where experts lie beside
      * a network (device_apart), the neurons of the shared expert have matrices and lists apart: `width` is that of both. */
     device_matrix latent_in, latent_out; /* as in model_layer                                          */
@@ -79,11 +82,11 @@ typedef struct device_layer {
     } shared;
     uint32_t shared_count, own_width; /* neurons of the device; the most others that a token uses      */
     size_t shared_at;                 /* where they begin in a row of lists and activations            */
-    device_buffer *shared_begins;     /* as expert_begins, with no neurons of the other experts        */
+    device_buffer *shared_ranges, *shared_owners; /* as those of the experts, with no neurons of the others       */
     device_matrix shared_gate;        /* [1][d] where the shared expert has a gate                      */
     device_matrix mask_in;            /* of experts that choose their own neurons: whole, ...           */
     device_matrix mask_out;           /* ... [n][rank]; as in model_layer                               */
-    device_buffer *mask_begins;       /* [expert_count + 2] first row of each expert's mask_in          */
+    device_buffer *mask_ranges;       /* [expert_count + 1][2] rows of each expert's mask_in            */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */
@@ -109,9 +112,9 @@ typedef struct device_weights {
     stream_figures stream;         /* what sessions measured of streaming, ...   */
     bool stream_measured;          /* ... if one has                             */
     struct {
-        bool is;
-        uint32_t layer, place;
-    } torn; /* a neuron of which only some rows could be overwritten, and not be written back either */
+        bool is, expert;
+        uint32_t layer, place, enter;
+    } torn; /* a neuron or an expert of which only some rows could be overwritten by `enter`, and not be written back either */
 } device_weights;
 
 struct engine_layer;
@@ -137,14 +140,20 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
 
-/* Overwrites the neuron at a place of a layer that has `fired` with that of row `row`, of all its matrices and biases; *bytes
- * grows by what was copied. No step may run. HEARTH_DEVICE, HEARTH_NO_MEMORY: the neuron that was there stays, at the latest
- * once device_weights_mend() succeeds. e: the engine's layer. */
+/* Overwrites the neuron at a place of a layer that has `fired` with that of row `row`, of all its matrices and biases, which
+ * `rows` tells from then on; *bytes grows by what was copied. No step may run. HEARTH_DEVICE, HEARTH_NO_MEMORY: the neuron that
+ * was there stays, at the latest once device_weights_mend() succeeds. e: the engine's layer. */
 hearth_status device_weights_replace(device_weights *w, const hearth_model *model, const struct engine_layer *e,
                                      uint32_t layer, uint32_t place, uint32_t row, uint64_t *bytes,
                                      hearth_error *error);
 
-/* Writes a neuron back that is torn; must succeed before a step begins. layers [layer_count]: the engine's. */
+/* The same for the expert `leave`, all of whose neurons are on the device: `enter`, of which none is, takes their places, also in
+ * `rows`, ranges and owners. Both are experts that the router chooses. */
+hearth_status device_weights_replace_expert(device_weights *w, const hearth_model *model, const struct engine_layer *e,
+                                            uint32_t layer, uint32_t leave, uint32_t enter, uint64_t *bytes,
+                                            hearth_error *error);
+
+/* Writes back what is torn; must succeed before a step begins. layers [layer_count]: the engine's. */
 hearth_status device_weights_mend(device_weights *w, const hearth_model *model, const struct engine_layer *layers,
                                   hearth_error *error);
 

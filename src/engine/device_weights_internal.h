@@ -49,11 +49,22 @@ hearth_status upload_words(loader *l, device_buffer **out, const uint32_t *words
 
 /* Creates a buffer of `count` numbers, all 0. */
 hearth_status upload_zeros(loader *l, device_buffer **out, uint32_t count, const char *what);
-/* Overwrites row `place` of a matrix with row `row` of m; packed: room for it. In device_weights_upload.c. */
-hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, void *packed,
-                          hearth_error *error);
+/* Overwrites `count` rows of a matrix from row `place` on with those of m from row `row` on; packed: room for them. In
+ * device_weights_upload.c. */
+hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, uint32_t count,
+                          void *packed, hearth_error *error);
 /* Returns the bytes that a row of a matrix takes, with its scales. */
 size_t upload_row_bytes(const matrix *m);
+
+/* Returns gate or up with all rows that it has from the first expert's to the last one's, which may lie further apart than their
+ * neurons. In device_weights_neurons.c. */
+matrix spread_matrix(const model_layer *l, const matrix *m);
+/* Returns the row there of a neuron that is not the shared expert's. */
+static inline uint32_t spread_row(const model_layer *l, uint32_t row)
+{
+    bool experts = l->ffn.router.expert_count > 0;
+    return experts ? row / l->ffn.expert_neurons * (l->expert_stride - l->ffn.expert_neurons) + row : row;
+}
 
 /* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. In
  * device_weights_neurons.c. */

@@ -22,41 +22,62 @@ static hearth_status upload_down_bias(loader *l, device_layer *to, const model_l
     return status;
 }
 
-/* Returns the most neurons that a token uses: the `used` largest experts cannot have more. begins as in device_layer. */
-static uint32_t most_used(const router_shape *r, const uint32_t *begins)
+/* Returns the most neurons that a token uses: the `used` largest of so many experts cannot have more; and the shared one's. */
+static uint32_t most_used(const router_shape *r, const uint32_t *ranges)
 {
-    uint32_t experts = r->expert_count, largest = 0;
-    for (uint32_t e = 0; e < experts; e++)
-        largest = begins[e + 1] - begins[e] > largest ? begins[e + 1] - begins[e] : largest;
+    const uint32_t *shared = ranges + 2 * (size_t)r->expert_count;
+    uint32_t largest = 0, routed = shared[0];
+    for (const uint32_t *of = ranges; of < shared; of += 2)
+        largest = of[1] - of[0] > largest ? of[1] - of[0] : largest;
     uint64_t used = (uint64_t)largest * r->used;
-    uint32_t routed = begins[experts], shared = begins[experts + 1] - routed;
-    return (used < routed ? (uint32_t)used : routed) + shared;
+    return (used < routed ? (uint32_t)used : routed) + shared[1] - shared[0];
 }
 
-/* Uploads the masks by which experts choose their own neurons. begins [count]: room for where each expert's begin. */
+/* Uploads the masks by which experts choose their own neurons. ranges [experts + 1][2]: room for those of their rows. */
 static hearth_status upload_masks(loader *l, device_layer *to, const model_layer *from, uint32_t layer,
-                                  uint32_t *begins, uint32_t count)
+                                  uint32_t *ranges)
 {
+    uint32_t experts = from->ffn.router.expert_count, each = from->mask_out.columns;
     if (!from->mask_in.data)
         return HEARTH_OK;
-    for (uint32_t e = 0; e < count; e++) /* the shared one, which is last, has none */
-        begins[e] = (e + 1 < count ? e : e - 1) * from->mask_out.columns;
+    for (uint32_t e = 0; e <= experts; e++) /* the shared one, which is last, has none */
+        ranges[2 * e] = e * each, ranges[2 * e + 1] = (e < experts ? e + 1 : e) * each;
     TRY(upload_whole(l, &to->mask_in, &from->mask_in, layer, "ffn_mask_in"));
     TRY(upload_rows(l, &to->mask_out, &from->mask_out, to, layer, "ffn_mask_out"));
-    return upload_words(l, &to->mask_begins, begins, count, "experts");
+    return upload_words(l, &to->mask_ranges, ranges, 2 * (experts + 1), "experts");
 }
 
-/* Takes the neurons of the shared expert, which come last, out of where those of each expert begin. */
-static void set_apart(device_layer *to, uint32_t *begins, uint32_t count)
+/* Finds and uploads which places belong to which expert, apart where the shared one is. own [n + 2 * (experts + 1)]: room. */
+static hearth_status upload_ranges(loader *l, device_layer *to, const model_layer *from, uint32_t *own)
 {
-    to->shared_count = begins[count - 1] - begins[count - 2];
-    begins[count - 1] = begins[count - 2];
+    uint32_t experts = from->ffn.router.expert_count, n = to->neuron_count, pairs = 2 * (experts + 1), at = 0;
+    uint32_t *ranges = to->ranges, *owners = own + pairs;
+    for (uint32_t e = 0; e <= experts; e++) {
+        uint64_t end = (e + (uint64_t)1) * from->ffn.expert_neurons;
+        ranges[2 * e] = at;
+        for (; at < n && (e == experts || to->rows[at] < end); at++)
+            owners[at] = e;
+        ranges[2 * e + 1] = at;
+    }
+    to->shared_count = device_apart(from) ? n - ranges[2 * experts] : 0;
+    ranges[2 * experts + 1] -= to->shared_count;
+    to->own_width = most_used(&from->ffn.router, ranges);
+    to->shared_at = stacked(to->own_width);
+    to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
+    TRY(upload_words(l, &to->expert_ranges, ranges, pairs, "experts"));
+    TRY(upload_words(l, &to->expert_owners, owners, n, "experts"));
+    if (to->shared_count == 0)
+        return HEARTH_OK;
+    memset(own, 0, pairs * sizeof *own);
+    own[pairs - 1] = to->shared_count;
+    TRY(upload_words(l, &to->shared_ranges, own, pairs, "experts"));
+    return upload_words(l, &to->shared_owners, owners + (n - to->shared_count), to->shared_count, "experts");
 }
 
 /* Uploads the router, and which neurons of the device belong to which expert. */
 static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
 {
-    uint32_t experts = from->ffn.router.expert_count, count = experts + 2;
+    uint32_t experts = from->ffn.router.expert_count, pairs = 2 * (experts + 1);
     uint32_t d = l->model->hyper.embedding_length;
     const matrix shared_gate = {from->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
     TRY(upload_whole(l, &to->router, &from->router, layer, "ffn_gate_inp"));
@@ -68,24 +89,15 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
     TRY(upload_norm(l, &to->experts_norm, &from->experts_norm, NULL, d, "experts norm"));
     TRY(upload_norm(l, &to->experts_post_norm, &from->experts_post_norm, NULL, d, "experts post norm"));
     TRY(upload_norm(l, &to->shared_post_norm, &from->shared_post_norm, NULL, d, "network post norm"));
-    uint32_t *begins = mem_new_array(count, sizeof *begins);
-    if (!begins)
-        return fail_memory(l->error, "experts", count * sizeof *begins);
-    layer_expert_rows(&from->ffn, to->rows, to->neuron_count, begins);
-    if (device_apart(from))
-        set_apart(to, begins, count);
-    to->own_width = most_used(&from->ffn.router, begins);
-    to->shared_at = stacked(to->own_width);
-    to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
-    hearth_status status = upload_words(l, &to->expert_begins, begins, count, "experts");
-    if (status == HEARTH_OK && to->shared_count > 0) {
-        memset(begins, 0, count * sizeof *begins);
-        begins[count - 1] = to->shared_count;
-        status = upload_words(l, &to->shared_begins, begins, count, "experts");
-    }
+    uint32_t *room = mem_new_array((size_t)pairs + to->neuron_count, sizeof *room);
+    to->ranges = mem_new_array(pairs, sizeof *to->ranges);
+    hearth_status status =
+        room && to->ranges ? HEARTH_OK : fail_memory(l->error, "experts", (pairs + to->neuron_count) * sizeof *room);
     if (status == HEARTH_OK)
-        status = upload_masks(l, to, from, layer, begins, count);
-    mem_free(begins);
+        status = upload_ranges(l, to, from, room);
+    if (status == HEARTH_OK)
+        status = upload_masks(l, to, from, layer, room);
+    mem_free(room);
     return status;
 }
 
@@ -96,8 +108,7 @@ typedef struct neuron_rows {
     uint32_t shared;
 } neuron_rows;
 
-/* Returns gate or up with all rows that it has from the first expert's to the last one's. */
-static matrix spread_matrix(const model_layer *l, const matrix *m)
+matrix spread_matrix(const model_layer *l, const matrix *m)
 {
     uint32_t last = ffn_experts(&l->ffn) - 1;
     return l->ffn.router.expert_count > 0 && m->data
@@ -198,88 +209,12 @@ hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement 
     uint32_t *spread = plain + n;
     neuron_rows rows = {plain, spread, 0};
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = to->rows[i], expert = row / from->ffn.expert_neurons;
+        uint32_t row = to->rows[i];
         rows.shared += row >= routed;
         plain[i] = row - (row >= routed ? routed : 0);
-        spread[i] = row >= routed ? plain[i] : expert * (from->expert_stride - from->ffn.expert_neurons) + row;
+        spread[i] = row >= routed ? plain[i] : spread_row(from, row);
     }
     hearth_status status = upload_neuron_rows(l, to, p, layer, &rows);
     mem_free(plain);
     return status;
-}
-
-/* ------------------------------------------------------------------ replacing one */
-
-/* A matrix of a layer that has a row for each neuron, on both sides. */
-typedef struct neuron_matrix {
-    const device_matrix *to;
-    const matrix *from;
-} neuron_matrix;
-
-/* And a vector with a value for each. */
-typedef struct neuron_vector {
-    device_buffer *to;
-    const float *from;
-} neuron_vector;
-
-enum { NEURON_MATRICES = 4, NEURON_VECTORS = 4 };
-
-/* Writes all rows of a neuron to a place; *bytes becomes their sum. */
-static hearth_status write_neuron(device_layer *to, const model_layer *from, const engine_layer *e, uint32_t place,
-                                  uint32_t row, uint64_t *bytes, hearth_error *error)
-{
-    const neuron_matrix matrices[NEURON_MATRICES] = {
-        {&to->gate, &from->gate}, {&to->up, &from->up}, {&to->down_t, &e->down_t}, {&to->fc2, &e->predictor.fc2}};
-    const neuron_vector vectors[NEURON_VECTORS] = {{to->gate_bias, from->gate_bias},
-                                                   {to->up_bias, from->up_bias},
-                                                   {to->ffn_inner_norm.weight, from->ffn_inner_norm.weight},
-                                                   {to->ffn_inner_norm.bias, from->ffn_inner_norm.bias}};
-    size_t longest = 0;
-    *bytes = 0;
-    for (size_t i = 0; i < NEURON_MATRICES; i++) {
-        size_t each = matrices[i].to->w ? upload_row_bytes(matrices[i].from) : 0;
-        longest = each > longest ? each : longest;
-        *bytes += each;
-    }
-    void *packed = mem_new(longest);
-    if (!packed)
-        return fail_memory(error, "swap", longest);
-    hearth_status status = HEARTH_OK;
-    for (size_t i = 0; status == HEARTH_OK && i < NEURON_MATRICES; i++)
-        if (matrices[i].to->w)
-            status = upload_over(matrices[i].to, place, matrices[i].from, row, packed, error);
-    for (size_t i = 0; status == HEARTH_OK && i < NEURON_VECTORS; i++)
-        if (vectors[i].to)
-            status = device_write(vectors[i].to, place * sizeof(float), &vectors[i].from[row], sizeof(float), error);
-    mem_free(packed);
-    return status;
-}
-
-hearth_status device_weights_replace(device_weights *w, const hearth_model *model, const engine_layer *e,
-                                     uint32_t layer, uint32_t place, uint32_t row, uint64_t *bytes, hearth_error *error)
-{
-    device_layer *to = &w->layers[layer];
-    const model_layer *from = &model->layers[layer];
-    uint64_t copied, back;
-    hearth_status status = write_neuron(to, from, e, place, row, &copied, error);
-    if (status == HEARTH_OK) {
-        *bytes += copied;
-        return HEARTH_OK;
-    }
-    w->torn.is = write_neuron(to, from, e, place, to->rows[place], &back, NULL) != HEARTH_OK;
-    w->torn.layer = layer, w->torn.place = place;
-    return status;
-}
-
-hearth_status device_weights_mend(device_weights *w, const hearth_model *model, const engine_layer *layers,
-                                  hearth_error *error)
-{
-    uint64_t bytes;
-    uint32_t layer = w->torn.layer, place = w->torn.place;
-    if (!w->torn.is)
-        return HEARTH_OK;
-    TRY(write_neuron(&w->layers[layer], &model->layers[layer], &layers[layer], place, w->layers[layer].rows[place],
-                     &bytes, error));
-    w->torn.is = false;
-    return HEARTH_OK;
 }

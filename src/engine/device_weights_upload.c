@@ -83,15 +83,16 @@ size_t upload_row_bytes(const matrix *m)
     return bytes + scale_bytes;
 }
 
-hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, void *packed,
-                          hearth_error *error)
+hearth_status upload_over(const device_matrix *to, uint32_t place, const matrix *m, uint32_t row, uint32_t count,
+                          void *packed, hearth_error *error)
 {
     size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
-    uint16_t *scales = (uint16_t *)(void *)((char *)packed + row_bytes);
-    device_pack(m, &row, 0, 1, packed, scales);
-    TRY(device_write(to->w, to->w_at + place * row_bytes, packed, row_bytes, error));
-    return scale_bytes == 0 ? HEARTH_OK
-                            : device_write(to->scales, to->scales_at + place * scale_bytes, scales, scale_bytes, error);
+    uint16_t *scales = (uint16_t *)(void *)((char *)packed + count * row_bytes);
+    device_pack(m, NULL, row, count, packed, scales);
+    TRY(device_write(to->w, to->w_at + place * row_bytes, packed, count * row_bytes, error));
+    return scale_bytes == 0
+               ? HEARTH_OK
+               : device_write(to->scales, to->scales_at + place * scale_bytes, scales, count * scale_bytes, error);
 }
 
 /* Uploads the rows of a member, for which there is room. */

@@ -286,6 +286,8 @@ void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hi
 {
     if (s->engine->model->layers[layer].ffn.router.expert_count > 0) {
         feed_forward(s, layer, count);
+        if (device_step_tallies(s))
+            follow_count_experts(s->engine, layer, s->scratch.shares, count);
         return;
     }
     double begin = clock_seconds();

@@ -9,21 +9,26 @@
 
 #include <string.h>
 
-/* Neurons of a layer that change sides per token, unless the options say more or fewer. */
-#define DEFAULT_SWAPS 4
+/* Neurons of a layer that change sides per token, and experts, unless the options say more or fewer. */
+#define DEFAULT_SWAPS   4
+#define DEFAULT_EXPERTS 1
 
 typedef struct followed_layer {
-    hot_set set;              /* without neurons: those of the layer stay where they are     */
-    uint64_t active;          /* neurons of the CPU that were active since they were last reported */
-    uint32_t *places;         /* [neuron_count] where a neuron lies on the device            */
-    uint32_t *counted, *read; /* [neurons of the device] its counts at the last look, and now */
-    uint32_t *leave, *enter;  /* [FOLLOW_TOKENS * most_swaps] those that are to change sides */
-    size_t listed, done;      /* of these: in all, and that have                            */
+    hot_set set;      /* without units: all of the layer stay where they are             */
+    bool has_experts; /* its units are whole experts                                     */
+    uint64_t active,
+        on_device;    /* neurons that the CPU saw active since they were last reported: its own; of chosen experts
+                                 * all, and of these the device's */
+    uint32_t *places; /* [neurons] where a neuron lies on the device; of experts NULL    */
+    uint32_t *counted, *read;  /* [neurons of the device] its counts at the last look, and now; of experts NULL */
+    uint32_t *device, *cpu;    /* [experts] room for those of each side; of neurons NULL          */
+    uint32_t *leave, *enter;   /* [most] those that are to change sides                           */
+    size_t most, listed, done; /* in FOLLOW_TOKENS tokens; of these: in all, and that have        */
 } followed_layer;
 
 struct hot_follower {
     hearth_hot_set how;
-    uint32_t most_swaps;
+    uint32_t most_swaps, most_experts; /* of a layer and a token */
     uint32_t layer_count;
     followed_layer *layers;
     uint64_t since; /* tokens since the last look */
@@ -32,22 +37,42 @@ struct hot_follower {
 
 /* ------------------------------------------------------------------ life */
 
-static hearth_status follow_layer(followed_layer *l, const hearth_engine *e, uint32_t layer, size_t most,
-                                  hearth_error *error)
+/* Makes room for a layer with so many units. */
+static hearth_status follow_units(followed_layer *l, uint32_t units, size_t most, hearth_error *error)
+{
+    l->most = (size_t)FOLLOW_TOKENS * most;
+    l->leave = mem_new_array(l->most, sizeof *l->leave);
+    l->enter = mem_new_array(l->most, sizeof *l->enter);
+    return l->leave && l->enter ? hot_set_create(&l->set, units, error)
+                                : fail_memory(error, "hot set", 2 * l->most * sizeof *l->leave);
+}
+
+static hearth_status follow_neurons(followed_layer *l, const hot_follower *f, const hearth_engine *e, uint32_t layer,
+                                    hearth_error *error)
 {
     const device_layer *there = &e->uploaded->layers[layer];
-    uint32_t f = e->model->layers[layer].ffn.neuron_count, n = there->neuron_count;
-    TRY(hot_set_create(&l->set, f, error));
-    l->places = mem_new_array(f, sizeof *l->places);
+    uint32_t all = e->model->layers[layer].ffn.neuron_count, n = there->neuron_count;
+    l->places = mem_new_array(all, sizeof *l->places);
     l->counted = mem_new_array(n, sizeof *l->counted);
     l->read = mem_new_array(n, sizeof *l->read);
-    l->leave = mem_new_array(most, sizeof *l->leave);
-    l->enter = mem_new_array(most, sizeof *l->enter);
-    if (!l->places || !l->counted || !l->read || !l->leave || !l->enter)
-        return fail_memory(error, "hot set", (f + 2 * ((size_t)n + most)) * sizeof *l->places);
+    if (!l->places || !l->counted || !l->read)
+        return fail_memory(error, "hot set", (all + 2 * (size_t)n) * sizeof *l->places);
     for (uint32_t i = 0; i < n; i++)
         l->places[there->rows[i]] = i;
-    return device_read(there->fired, 0, l->counted, n * sizeof *l->counted, error);
+    TRY(device_read(there->fired, 0, l->counted, n * sizeof *l->counted, error));
+    return follow_units(l, all, f->most_swaps, error);
+}
+
+static hearth_status follow_experts(followed_layer *l, const hot_follower *f, const hearth_engine *e, uint32_t layer,
+                                    hearth_error *error)
+{
+    uint32_t experts = e->model->layers[layer].ffn.router.expert_count;
+    l->has_experts = true;
+    l->device = mem_new_array(experts, sizeof *l->device);
+    l->cpu = mem_new_array(experts, sizeof *l->cpu);
+    if (!l->device || !l->cpu)
+        return fail_memory(error, "hot set", 2 * (size_t)experts * sizeof *l->device);
+    return follow_units(l, experts, f->most_experts, error);
 }
 
 void follow_destroy(hot_follower *f)
@@ -60,6 +85,8 @@ void follow_destroy(hot_follower *f)
         mem_free(l->places);
         mem_free(l->counted);
         mem_free(l->read);
+        mem_free(l->device);
+        mem_free(l->cpu);
         mem_free(l->leave);
         mem_free(l->enter);
     }
@@ -74,11 +101,14 @@ static hearth_status fill(hot_follower *f, const hearth_engine *e, hearth_error 
     f->layers = mem_new_array(f->layer_count, sizeof *f->layers);
     if (!f->layers)
         return fail_memory(error, "hot set", f->layer_count * sizeof *f->layers);
-    for (uint32_t i = 0; i < f->layer_count; i++)
-        if (engine_swaps(e, i)) {
-            TRY(follow_layer(&f->layers[i], e, i, (size_t)FOLLOW_TOKENS * f->most_swaps, error));
-            f->report.layers++;
-        }
+    for (uint32_t i = 0; i < f->layer_count; i++) {
+        bool neurons = engine_swaps(e, i), experts = engine_swaps_experts(e, i);
+        f->report.layers += neurons || experts;
+        if (neurons)
+            TRY(follow_neurons(&f->layers[i], f, e, i, error));
+        if (experts)
+            TRY(follow_experts(&f->layers[i], f, e, i, error));
+    }
     return HEARTH_OK;
 }
 
@@ -94,6 +124,7 @@ hearth_status hearth_engine_follow_sized(hearth_engine *engine, const hearth_hot
         return fail_memory(error, "hot set", sizeof *f);
     f->how = own.how;
     f->most_swaps = own.most_swaps ? own.most_swaps : DEFAULT_SWAPS;
+    f->most_experts = own.most_experts ? own.most_experts : DEFAULT_EXPERTS;
     device_lock(engine->runtime);
     hearth_status status = fill(f, engine, error);
     if (status == HEARTH_OK) {
@@ -112,7 +143,7 @@ void follow_count(const hearth_engine *e, uint32_t layer, const ffn_job *job)
     followed_layer *l = &e->follower->layers[layer];
     const scratch *b = &job->s->scratch;
     uint64_t active = 0;
-    if (l->set.neuron_count == 0)
+    if (l->set.unit_count == 0)
         return;
     for (const ffn_part *v = b->parts; v < b->parts + b->part_count; v++)
         for (size_t t = 0; t < job->count; t++) {
@@ -126,14 +157,32 @@ void follow_count(const hearth_engine *e, uint32_t layer, const ffn_job *job)
     l->active += active;
 }
 
+void follow_count_experts(const hearth_engine *e, uint32_t layer, const float *shares, size_t count)
+{
+    followed_layer *l = &e->follower->layers[layer];
+    const uint32_t *ranges = e->uploaded->layers[layer].ranges;
+    uint32_t experts = l->set.unit_count, f = e->model->layers[layer].ffn.expert_neurons;
+    for (size_t t = 0; t < count; t++)
+        for (uint32_t i = 0; i < experts; i++) {
+            if (shares[t * experts + i] == 0)
+                continue;
+            l->set.fired[i]++;
+            l->active += f;
+            l->on_device += ranges[2 * i + 1] - ranges[2 * i];
+        }
+    l->set.pending += experts > 0 ? count : 0;
+}
+
 /* Adds what the device has counted since the last look. */
 static hearth_status collect_layer(const hearth_engine *e, uint32_t layer, hearth_error *error)
 {
     hot_follower *f = e->follower;
     followed_layer *l = &f->layers[layer];
     const device_layer *there = &e->uploaded->layers[layer];
-    TRY(device_read(there->fired, 0, l->read, there->neuron_count * sizeof *l->read, error));
-    for (uint32_t i = 0; i < there->neuron_count; i++) {
+    uint32_t counted = l->has_experts ? 0 : there->neuron_count;
+    if (counted > 0)
+        TRY(device_read(there->fired, 0, l->read, counted * sizeof *l->read, error));
+    for (uint32_t i = 0; i < counted; i++) {
         uint32_t fired = l->read[i] - l->counted[i]; /* counts may wrap; differences stay right */
         l->counted[i] = l->read[i];
         l->set.fired[there->rows[i]] += fired;
@@ -141,14 +190,15 @@ static hearth_status collect_layer(const hearth_engine *e, uint32_t layer, heart
         f->report.on_device += fired;
     }
     f->report.active += l->active;
-    l->active = 0;
+    f->report.on_device += l->on_device;
+    l->active = l->on_device = 0;
     return HEARTH_OK;
 }
 
 static hearth_status collect(const hearth_engine *e, hearth_error *error)
 {
     for (uint32_t i = 0; i < e->follower->layer_count; i++)
-        if (e->follower->layers[i].set.neuron_count > 0)
+        if (e->follower->layers[i].set.unit_count > 0)
             TRY(collect_layer(e, i, error));
     return HEARTH_OK;
 }
@@ -158,12 +208,12 @@ void follow_give_up(const hearth_engine *e)
     for (uint32_t i = 0; i < e->follower->layer_count; i++) {
         followed_layer *l = &e->follower->layers[i];
         const device_layer *there = &e->uploaded->layers[i];
-        if (l->set.neuron_count == 0)
+        if (l->set.unit_count == 0)
             continue;
-        /* A device that fails here is lost, which its next step tells. */
-        (void)device_read(there->fired, 0, l->counted, there->neuron_count * sizeof *l->counted, NULL);
+        if (!l->has_experts) /* a device that fails here is lost, which its next step tells */
+            (void)device_read(there->fired, 0, l->counted, there->neuron_count * sizeof *l->counted, NULL);
         hot_set_forget(&l->set);
-        l->active = 0;
+        l->active = l->on_device = 0;
     }
     e->follower->since = 0;
 }
@@ -186,6 +236,32 @@ hearth_status hearth_engine_hot_set_sized(const hearth_engine *engine, hearth_ho
 
 /* ------------------------------------------------------------------ changing sides */
 
+/* Lists who should change sides among the neurons of a layer, and among experts that are whole on one side. */
+static size_t choose_neurons(const hearth_engine *e, uint32_t layer, followed_layer *l)
+{
+    const device_layer *there = &e->uploaded->layers[layer];
+    const engine_layer *own = &e->layers[layer];
+    return hot_set_choose(&l->set, there->rows, there->neuron_count, own->rows, own->row_count, l->most, l->leave,
+                          l->enter);
+}
+
+static size_t choose_experts(const hearth_engine *e, uint32_t layer, followed_layer *l)
+{
+    size_t there = 0, here = 0;
+    for (uint32_t i = 0; i < l->set.unit_count; i++)
+        switch (engine_expert_side(e, layer, i)) {
+        case EXPERT_ON_DEVICE:
+            l->device[there++] = i;
+            break;
+        case EXPERT_ON_CPU:
+            l->cpu[here++] = i;
+            break;
+        case EXPERT_ON_BOTH:
+            break;
+        }
+    return hot_set_choose(&l->set, l->device, there, l->cpu, here, l->most, l->leave, l->enter);
+}
+
 /* Lists anew who should change sides in each layer. */
 static hearth_status look(const hearth_engine *e, hearth_error *error)
 {
@@ -193,30 +269,39 @@ static hearth_status look(const hearth_engine *e, hearth_error *error)
     TRY(collect(e, error));
     for (uint32_t i = 0; i < f->layer_count; i++) {
         followed_layer *l = &f->layers[i];
-        const device_layer *there = &e->uploaded->layers[i];
-        if (l->set.neuron_count == 0)
+        if (l->set.unit_count == 0)
             continue;
         hot_set_look(&l->set);
         l->done = 0;
-        l->listed = hot_set_choose(&l->set, there->rows, there->neuron_count, e->layers[i].rows, e->layers[i].row_count,
-                                   (size_t)FOLLOW_TOKENS * f->most_swaps, l->leave, l->enter);
+        l->listed = l->has_experts ? choose_experts(e, i, l) : choose_neurons(e, i, l);
     }
     f->since = 0;
     return HEARTH_OK;
 }
 
-/* Lets at most `most` of the listed neurons of a layer change sides. */
-static hearth_status change(const hearth_engine *e, uint32_t layer, size_t most, hearth_error *error)
+/* Lets the neuron or expert `leave` of the device and `enter` of the CPU change sides. */
+static hearth_status change_one(const hearth_engine *e, uint32_t layer, followed_layer *l, uint32_t leave,
+                                uint32_t enter, hearth_error *error)
 {
-    hot_follower *f = e->follower;
-    followed_layer *l = &f->layers[layer];
-    for (; most > 0 && l->done < l->listed; most--) {
-        uint32_t leave = l->leave[l->done], enter = l->enter[l->done], place = l->places[leave];
+    uint64_t *bytes = &e->follower->report.bytes;
+    if (l->has_experts)
+        return engine_swap_expert(e, layer, leave, enter, bytes, error);
+    uint32_t place = l->places[leave];
+    TRY(engine_swap(e, layer, place, enter, bytes, error));
+    l->places[enter] = place;
+    return HEARTH_OK;
+}
+
+/* Lets those of a layer that are listed change sides, as many as may within so many tokens. */
+static hearth_status change(const hearth_engine *e, uint32_t layer, size_t tokens, hearth_error *error)
+{
+    followed_layer *l = &e->follower->layers[layer];
+    for (size_t most = tokens * l->most / FOLLOW_TOKENS; most > 0 && l->done < l->listed; most--) {
+        uint32_t leave = l->leave[l->done], enter = l->enter[l->done];
         l->done++;
-        TRY(engine_swap(e, layer, place, enter, &f->report.bytes, error));
-        l->places[enter] = place;
+        TRY(change_one(e, layer, l, leave, enter, error));
         l->set.moved[leave] = l->set.moved[enter] = 1;
-        f->report.swaps++;
+        e->follower->report.swaps++;
     }
     return HEARTH_OK;
 }
@@ -230,7 +315,7 @@ static hearth_status follow(const hearth_engine *e, size_t count, bool reads_pro
         TRY(look(e, error));
     size_t tokens = at_once || count > FOLLOW_TOKENS ? FOLLOW_TOKENS : count;
     for (uint32_t i = 0; i < f->layer_count; i++)
-        TRY(change(e, i, tokens * f->most_swaps, error));
+        TRY(change(e, i, tokens, error));
     return HEARTH_OK;
 }
 

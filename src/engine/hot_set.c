@@ -6,16 +6,16 @@
 #include <math.h>
 #include <string.h>
 
-hearth_status hot_set_create(hot_set *h, uint32_t neuron_count, hearth_error *error)
+hearth_status hot_set_create(hot_set *h, uint32_t unit_count, hearth_error *error)
 {
-    *h = (hot_set){.neuron_count = neuron_count};
-    h->score = mem_new_array(neuron_count, sizeof *h->score);
-    h->fired = mem_new_array(neuron_count, sizeof *h->fired);
-    h->moved = mem_new_array(neuron_count, sizeof *h->moved);
+    *h = (hot_set){.unit_count = unit_count};
+    h->score = mem_new_array(unit_count, sizeof *h->score);
+    h->fired = mem_new_array(unit_count, sizeof *h->fired);
+    h->moved = mem_new_array(unit_count, sizeof *h->moved);
     if (h->score && h->fired && h->moved)
         return HEARTH_OK;
     hot_set_destroy(h);
-    return fail_memory(error, "hot set", neuron_count * (sizeof *h->score + sizeof *h->fired + sizeof *h->moved));
+    return fail_memory(error, "hot set", unit_count * (sizeof *h->score + sizeof *h->fired + sizeof *h->moved));
 }
 
 void hot_set_destroy(hot_set *h)
@@ -35,23 +35,23 @@ void hot_set_look(hot_set *h)
     /* All tokens since the last look count the mean of what they would have counted one by one. */
     double rest = exp2(-(double)h->pending / HOT_HALF_LIFE);
     float old = (float)rest, each = (float)((1 - rest) * (double)HOT_TOKENS / (double)h->pending);
-    for (uint32_t i = 0; i < h->neuron_count; i++)
+    for (uint32_t i = 0; i < h->unit_count; i++)
         h->score[i] = h->moved[i] ? h->score[i] : old * h->score[i] + each * (float)h->fired[i];
-    memset(h->fired, 0, h->neuron_count * sizeof *h->fired);
-    memset(h->moved, 0, h->neuron_count * sizeof *h->moved);
+    memset(h->fired, 0, h->unit_count * sizeof *h->fired);
+    memset(h->moved, 0, h->unit_count * sizeof *h->moved);
     h->seen += h->pending;
     h->pending = 0;
 }
 
 void hot_set_forget(hot_set *h)
 {
-    memset(h->fired, 0, h->neuron_count * sizeof *h->fired);
+    memset(h->fired, 0, h->unit_count * sizeof *h->fired);
     h->pending = 0;
 }
 
 /* ------------------------------------------------------------------ choosing */
 
-/* The best neurons so far, as a heap whose first one is the worst of them. */
+/* The best units so far, as a heap whose first one is the worst of them. */
 typedef struct ranking {
     const float *score;
     float sign; /* 1: the hottest are best; -1: the coldest */
@@ -59,7 +59,7 @@ typedef struct ranking {
     size_t count, most;
 } ranking;
 
-/* Returns whether one neuron ranks before another; of equals the one with the lower number. */
+/* Returns whether one unit ranks before another; of equals the one with the lower number. */
 static bool before(const ranking *r, uint32_t one, uint32_t other)
 {
     float a = r->sign * r->score[one], b = r->sign * r->score[other];
@@ -73,7 +73,7 @@ static void exchange(uint32_t *a, uint32_t *b)
     *b = old;
 }
 
-/* Moves the first of `count` neurons of the heap down to where it belongs. */
+/* Moves the first of `count` units of the heap down to where it belongs. */
 static void sink(const ranking *r, size_t count)
 {
     for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
@@ -85,15 +85,15 @@ static void sink(const ranking *r, size_t count)
     }
 }
 
-static void consider(ranking *r, uint32_t neuron)
+static void consider(ranking *r, uint32_t unit)
 {
     if (r->count < r->most) {
         size_t at = r->count++;
-        r->best[at] = neuron;
+        r->best[at] = unit;
         for (; at > 0 && before(r, r->best[(at - 1) / 2], r->best[at]); at = (at - 1) / 2)
             exchange(&r->best[at], &r->best[(at - 1) / 2]);
-    } else if (before(r, neuron, r->best[0])) {
-        r->best[0] = neuron;
+    } else if (before(r, unit, r->best[0])) {
+        r->best[0] = unit;
         sink(r, r->count);
     }
 }

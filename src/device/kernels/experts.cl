@@ -96,13 +96,13 @@ KERNEL(route, P_ROUTE)
     }
 }
 
-/* A group takes a token and copies the range of each expert, one after the other. */
+/* A group takes a token and lists the places of each expert, one after the other. */
 KERNEL(expand, P_EXPAND)
 {
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         uint at = 0;
         for (uint k = 0; k < chosen_count[t]; k++) {
-            uint e = chosen[(size_t)t * experts + k], begin = begins[e], end = begins[e + 1];
+            uint e = chosen[(size_t)t * experts + k], begin = ranges[2 * e], end = ranges[2 * e + 1];
             for (uint i = begin + LANE; i < end; i += LANES)
                 list[(size_t)t * n + at + i - begin] = i;
             at += end - begin;
@@ -113,20 +113,6 @@ KERNEL(expand, P_EXPAND)
                 totals[t * TOTALS + column] += at;
         }
     }
-}
-
-/* Returns the expert of a neuron, by bisection of the experts' ranges. */
-INLINE uint expert_of(GLOBAL const uint *begins, uint experts, uint neuron)
-{
-    uint low = 0, high = experts;
-    while (high - low > 1) {
-        uint middle = (low + high) / 2;
-        if (begins[middle] <= neuron)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /* Returns the place of an expert among the first `used` chosen ones. */
@@ -141,7 +127,7 @@ INLINE uint place_of(GLOBAL const uint *chosen, uint used, uint expert)
 /* An item is PRODUCT_ROWS places of the list, each with an input of its own. */
 INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                   GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const uint *chosen,
-                  GLOBAL const uint *begins, GLOBAL const float *x, GLOBAL float *y, uint experts, uint used, uint n,
+                  GLOBAL const uint *owners, GLOBAL const float *x, GLOBAL float *y, uint experts, uint used, uint n,
                   uint columns, uint group, uint groups, LOCAL float *scratch)
 {
     uint by_8 = COLUMNS_BY_8(columns);
@@ -151,7 +137,7 @@ INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar
             NO_UNROLL
             for (uint r = 0; r < PRODUCT_ROWS; r++) {
                 uint neuron = listed_row(list + (size_t)t * n, first, r, listed[t]);
-                uint place = place_of(chosen + (size_t)t * experts, used, expert_of(begins, experts, neuron));
+                uint place = place_of(chosen + (size_t)t * experts, used, owners[neuron]);
                 GLOBAL const float *hidden = x + ((size_t)t * used + place) * columns;
                 GLOBAL const uchar *row = row_of(format, w, neuron, columns);
                 GLOBAL const ushort *scale = scales_of(format, scales, neuron, columns);
@@ -170,7 +156,7 @@ INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar
     KERNEL(score_##name, P_SCORE)                                                                                   \
     {                                                                                                               \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                 \
-        score(W_##id, step, w, scales, list, listed, chosen, begins, x, y, experts, used, n, columns, GROUP, GROUPS, \
+        score(W_##id, step, w, scales, list, listed, chosen, owners, x, y, experts, used, n, columns, GROUP, GROUPS, \
               scratch);                                                                                             \
     }
 DEVICE_FORMATS(X)
@@ -185,7 +171,7 @@ KERNEL(weigh, P_WEIGH)
         uint end = least(begin + ACTIVATE_NEURONS, listed[t]);
         for (uint i = begin + LANE; i < end; i += LANES) {
             size_t at = (size_t)t * n + i;
-            h[at] *= shares[(size_t)t * experts + expert_of(begins, experts, list[at])];
+            h[at] *= shares[(size_t)t * experts + owners[list[at]]];
         }
     }
 }

@@ -272,23 +272,24 @@
         F(input_scale) F(scale) F(shared)
 
 /* Lists the neurons of the chosen experts: chosen [R][experts], of which chosen_count [R] are used, ascending. Expert e
- * has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [R][n] and listed [R]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: R */
+ * has the neurons [ranges[e][0], ranges[e][1]); ranges [experts][2]. Writes list [R][n], expert by expert, and listed [R]; adds
+ * the number to totals[t * TOTALS + column] (NULL: to nothing).   items: R */
 #define P_EXPAND(B, V, F)                                                                                      \
-    B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
+    B(const uint, chosen) B(const uint, chosen_count) B(const uint, ranges) B(uint, list) B(uint, listed) B(uint, totals) \
         V(experts) V(n) V(column)
 
 /* Scores neurons with the hidden units of their experts: y[t][i] = W[neuron] . x[t][place] for neuron list[t][i], whose
- * expert (as in expand) is at that place of chosen[t]. y and list [R][n]; x [T][used][columns] float32, in the
+ * expert, owners[neuron], is at that place of chosen[t]. y and list [R][n]; x [T][used][columns] float32, in the
  * order of `chosen`. Every listed neuron's expert is among the first `used` chosen ones.
  * items: ceil(n / PRODUCT_ROWS) */
 #define P_SCORE(B, V, F)                                                                                     \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const uint, chosen) \
-        B(const uint, begins) B(const float, x) B(float, y) V(experts) V(used) V(n) V(columns)
+        B(const uint, owners) B(const float, x) B(float, y) V(experts) V(used) V(n) V(columns)
 
-/* h[t][i] *= shares[t][expert of neuron list[t][i]]; h and list [R][n], shares [R][experts], begins as
- * in expand.   items: R * ceil(n / ACTIVATE_NEURONS) */
+/* h[t][i] *= shares[t][owners[list[t][i]]], the share of that neuron's expert; h and list [R][n], shares [R][experts].
+ * items: R * ceil(n / ACTIVATE_NEURONS) */
 #define P_WEIGH(B, V, F) \
-    B(float, h) B(const uint, list) B(const uint, listed) B(const float, shares) B(const uint, begins) V(experts) V(n)
+    B(float, h) B(const uint, list) B(const uint, listed) B(const float, shares) B(const uint, owners) V(experts) V(n)
 
 /* Replaces first[t][i] by the activation of the i-th neuron (of the list, or of all; n is the stride): see GATING_ and
  * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu or relu2 makes zero gives 0, even if `second` is
