@@ -965,17 +965,18 @@ typedef enum hearth_hot_set {
 
 typedef struct hearth_hot_options {
     hearth_hot_set how;
-    uint32_t most_swaps;   /* neurons of a layer that may change per token; 0: 4      */
-    uint32_t most_experts; /* whole experts of a layer that may change per token; 0: 1 */
+    uint32_t most_swaps;   /* neurons of a layer that may change per token; 0: one in 1024, at least 4 */
+    uint32_t most_experts; /* whole experts of a layer that may change per token; 0: 1                 */
 } hearth_hot_options;
 
 /* What came of it since hearth_engine_follow. */
 typedef struct hearth_hot_report {
-    uint64_t layers;            /* whose neurons or experts can change                                 */
-    uint64_t active, on_device; /* neurons of theirs that were active, over all tokens, of experts all of those that were
-                                 * chosen; of these the device's */
-    uint64_t swaps, bytes;      /* neurons or experts that changed places with another; copied for that */
-    double seconds;             /* that looking and copying took                                       */
+    uint64_t layers; /* whose neurons or experts can change */
+    uint64_t
+        active; /* neurons of theirs that were active, over all tokens; of experts all of those that the router chose */
+    uint64_t on_device;    /* of these the device's */
+    uint64_t swaps, bytes; /* neurons or experts that changed places with another; copied for that */
+    double seconds;        /* that looking and copying took */
 } hearth_hot_report;
 
 /* Lets the hot sets of an engine live from now on, for sessions that are created afterwards. Changes depend on counts alone: the

@@ -183,6 +183,13 @@ value "$scratch/ways.json" sizes.1.rows.1 >/dev/null && fail "a way that is anot
 has "what is left out" "$(cat "$scratch/table")" "100 kB: off is left out: not one whole layer fits"
 "${ways[@]}" --simulate-vram 2M --compare adaptive,cpu >"$scratch/table"
 has "advice" "$(cat "$scratch/table")" "2.00 MB: take [a-z]*: [0-9.]* times [a-z]*"
+# A picture has a curve of each way in both panels.
+"${ways[@]}" --simulate-vram 1.5M,2M --compare off,adaptive --plot "$scratch/ways.svg" >/dev/null
+is "points" "$(grep -o "MB of device memory 2, [a-z]*" "$scratch/ways.svg" | sort | uniq -c | xargs)" \
+    "2 MB of device memory 2, share 2 MB of device memory 2, tokens"
+has "picture" "$(cat "$scratch/ways.svg")" "Active neurons that the device had"
+refused 2 "one prompt length, context and batch are drawn" \
+    "${ways[@]}" --simulate-vram 2M --prompt-lengths 8,16 --plot "$scratch/two.svg"
 refused 2 "unknown way 'exact'" "${ways[@]}" --simulate-vram 2M --compare exact
 refused 2 "did you mean static" "${ways[@]}" --simulate-vram 2M --compare statik
 refused 2 "off: stands there twice" "${ways[@]}" --simulate-vram 2M --compare off,off

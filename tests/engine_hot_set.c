@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEURONS = 2048, EXPERTS = 128, USED = 8, LOOK = 16 };
+enum { NEURONS = 2048, MANY = 8192, EXPERTS = 128, USED = 8, LOOK = 16 };
 
 /* A layer with a text that activates its units, of which a quarter is on the device: each neuron by a chance of its own; of
  * experts the USED with the highest scores, which chance draws around what each is liked. */
@@ -21,9 +21,9 @@ typedef struct layer {
     hot_set set;
     uint32_t units, on_device;
     size_t most; /* that change sides in LOOK tokens */
-    double chance[NEURONS], liked[EXPERTS];
-    uint32_t device[NEURONS], cpu[NEURONS];
-    uint32_t leave[NEURONS], enter[NEURONS];
+    double chance[MANY], liked[EXPERTS];
+    uint32_t device[MANY], cpu[MANY];
+    uint32_t leave[MANY], enter[MANY];
     size_t listed, done, swaps;
     uint64_t rng;
 } layer;
@@ -45,7 +45,7 @@ static double normal(uint64_t *rng)
 /* Adds to `fired` what one token activates. */
 static void activate(layer *l, uint32_t *fired)
 {
-    if (l->units == NEURONS) {
+    if (l->units != EXPERTS) {
         for (uint32_t i = 0; i < l->units; i++)
             fired[i] += (double)below(&l->rng, 1 << 24) < l->chance[i] * (1 << 24);
         return;
@@ -77,9 +77,9 @@ static void change_domain(layer *l)
             l->chance[i] = (double)fired[i] / SAMPLE;
         return;
     }
-    for (size_t i = 0; i < NEURONS; i++)
-        l->chance[i] = fmin(1, 0.0545 * pow((double)(i + 1) / NEURONS, -0.6));
-    for (size_t i = NEURONS; i-- > 1;) {
+    for (size_t i = 0; i < l->units; i++)
+        l->chance[i] = fmin(1, 0.0545 * pow((double)(i + 1) / l->units, -0.6));
+    for (size_t i = l->units; i-- > 1;) {
         size_t other = below(&l->rng, i + 1);
         double old = l->chance[i];
         l->chance[i] = l->chance[other];
@@ -96,7 +96,7 @@ static int by_falling_value(const void *a, const void *b)
 /* Returns the hits per token of the best set. */
 static double best_hits(const layer *l)
 {
-    double sorted[NEURONS], sum = 0;
+    double sorted[MANY], sum = 0;
     memcpy(sorted, l->chance, sizeof sorted);
     qsort(sorted, l->units, sizeof *sorted, by_falling_value);
     for (size_t i = 0; i < l->on_device; i++)
@@ -151,7 +151,7 @@ static layer *layer_new(uint32_t units, size_t swaps, uint64_t seed)
     l->rng = seed, l->units = units, l->on_device = units / 4, l->most = swaps * LOOK;
     assert_int_equal(hot_set_create(&l->set, units, NULL), HEARTH_OK);
     change_domain(l);
-    double sorted[NEURONS];
+    double sorted[MANY];
     memcpy(sorted, l->chance, sizeof sorted);
     qsort(sorted, units, sizeof *sorted, by_falling_value);
     size_t device = 0, cpu = 0;
@@ -196,6 +196,7 @@ static void follows(void **state)
 {
     (void)state;
     check_follows(NEURONS, 4, 1);
+    check_follows(MANY, MANY / 1024, 2); /* as follow.c does where nobody says how many */
 }
 
 static void follows_experts(void **state)

@@ -5,6 +5,7 @@
 
 #include "made_predictors.h"
 
+#include "../src/base/memory.h"
 #include "../src/engine/engine.h"
 #include "../src/engine/swap.h"
 
@@ -190,7 +191,7 @@ static inline void attack_model(const char *spec, const swapped_model *m, split_
 /* Swaps something of each side of an engine, always the same. Adds the bytes copied. */
 typedef hearth_status one_swap(const hearth_engine *e, uint64_t *bytes, hearth_error *error);
 
-/* One copy after another fails in the midst of a swap, and so does writing back: the next step writes back, and says the same as
+/* Without memory nothing changes. One copy after another fails in the midst of a swap, and so does writing back: the next step writes back, and says the same as
  * before. Returns how many copies there are. */
 static inline size_t fail_copies(const swapped_model *m, split_maker *split, one_swap *swap)
 {
@@ -204,6 +205,11 @@ static inline size_t fail_copies(const swapped_model *m, split_maker *split, one
     greedy_answer(&s, ids);
     read_pieces(&s, ids, want);
     size_t failures = 0;
+    uint64_t none = 0;
+    mem_fail_at(0);
+    hearth_status without = swap(s.engine, &none, NULL);
+    mem_fail_at(-1);
+    assert_int_equal(without, HEARTH_NO_MEMORY);
     for (long at = 0; at < 100; at++) {
         uint64_t bytes = 0;
         hearth_error error = {0};

@@ -404,7 +404,7 @@ static void put_device(const loaded *l)
     fprintf(stderr, "; %u of %u layers (%.0f %% of neurons", s.with_device, s.layers, 100 * s.device_share);
     hearth_hot_report hot;
     if (hearth_engine_hot_set(l->engine, &hot, NULL) == HEARTH_OK && hot.swaps > 0)
-        fprintf(stderr, ", %llu of which changed with the text", (unsigned long long)hot.swaps);
+        fprintf(stderr, ", %llu changes with the text", (unsigned long long)hot.swaps);
     fprintf(stderr, ") on %s", d.driver);
 }
 

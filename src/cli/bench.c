@@ -65,12 +65,14 @@ static const option rows[] = {
         "ways of using the device: cpu,off,static,adaptive or some of them")},
     {OPTION_ROW(
         0, "simulate-vram", TEXT, bench_values, simulate_vram, "2G,4G,8G",
-        "compare ways of using a device with so much memory: not at all (cpu), whole layers (off), the plan's hot "
-        "neurons (static), or hot neurons that change with the text (adaptive)")},
+        "compare ways of using a device with so much memory: not at all (cpu), whole layers (off), hot neurons by the "
+        "plan (static), or hot neurons that change with the text (adaptive)")},
     {OPTION_ROW(0, "layers", FLAG, bench_values, layers, NULL, "what every layer computed (--json has it always)")},
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
-    {OPTION_ROW(0, "plot", TEXT, bench_values, plot, "OUT.svg", "speed and bytes, with the floor, as a picture")},
+    {OPTION_ROW(
+        0, "plot", TEXT, bench_values, plot, "OUT.svg",
+        "speed and bytes, with the floor, as a picture; with --simulate-vram what each way gives by the memory")},
     TRACE_ROW(bench_values),
     {OPTION_ROW(0, "tokenizer", TEXT, bench_values, tokenizer_text, "FILE",
                 "time the vocabulary alone: reading it, the text of FILE to ids, and back")},
@@ -213,10 +215,11 @@ static hearth_status choose_lengths(bench_values *v, const hearth_model_info *in
         before = v->contexts.items[i] > before ? v->contexts.items[i] : before;
     int64_t room = (int64_t)context_limit(v, info) - before - v->decode_tokens;
     v->prompt_lengths.items = numbers;
-    for (size_t i = 0; i < 2; i++)
+    size_t most = v->simulate_vram && v->plot ? 1 : 2; /* that picture has room for one */
+    for (size_t i = 0; i < most; i++)
         if (usual[i] <= room)
             numbers[v->prompt_lengths.count++] = usual[i];
-    if (v->prompt_lengths.count < 2 && room > 0) /* a short context: as many as fit */
+    if (v->prompt_lengths.count < most && room > 0) /* a short context: as many as fit */
         numbers[v->prompt_lengths.count++] = (int32_t)room;
     return HEARTH_OK;
 }
@@ -373,6 +376,7 @@ static hearth_status simulate(bench_values *v, arena *memory, hearth_error *erro
                                             .sizes = v->simulate_vram,
                                             .names = v->compare,
                                             .bench = &options,
+                                            .plot = v->plot,
                                             .json = v->json},
                             &p, error);
     }
@@ -391,9 +395,11 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --ids: the tokens come from --prompts already");
     if (v->compare && !v->simulate_vram && v->engine.sparsity != HEARTH_MODE_AUTO)
         return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the modes already");
-    if (v->simulate_vram && (v->csv || v->plot || v->trace || v->layers || v->saved.count > 0 || v->engine.place))
+    if (v->simulate_vram && (v->csv || v->trace || v->layers || v->saved.count > 0 || v->engine.place))
         return fail(error, HEARTH_INVALID,
-                    "bench: --simulate-vram: makes placements and a table of its own, or with --json an object");
+                    "bench: --simulate-vram: makes placements and a table of its own, or with --json an object, and "
+                    "with --plot "
+                    "a picture");
     if (v->compare && v->engine.place)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     return output_check_file("bench: --plot", v->plot, false, error);

@@ -76,7 +76,7 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
 /* Prints the file's name, quoted, because it may contain anything. */
 static void print_model(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    const char *name = output_base_name(path);
     putchar('"');
     while (*name) {
         size_t plain = strcspn(name, "\"");

@@ -4,6 +4,7 @@
 #include "../base/text.h"
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
+#include "bench_ways_plot.h"
 #include "options.h"
 #include "output.h"
 
@@ -16,8 +17,8 @@
 #define WAYS(X)                                                                                    \
     X(WAY_CPU,      "cpu")      /* not at all                                                    */ \
     X(WAY_OFF,      "off")      /* whole layers, as many as fit, as other programs place them     */ \
-    X(WAY_STATIC,   "static")   /* the plan                                                       */ \
-    X(WAY_ADAPTIVE, "adaptive") /* the plan to begin with; then hot neurons change sides           */
+    X(WAY_STATIC,   "static")   /* the plan, or as many hot neurons as fit (plan_hot)             */ \
+    X(WAY_ADAPTIVE, "adaptive") /* that to begin with; then hot neurons change sides               */
 // clang-format on
 
 typedef enum way {
@@ -35,7 +36,8 @@ static const char *const way_names[WAY_COUNT] = {
 
 /* A way is taken only where it is faster than simpler ones by more than this. */
 #define WORTH     1.02
-#define MAX_SIZES 16
+#define MAX_SIZES PLOTTED_SIZES
+_Static_assert((int)WAY_COUNT == (int)PLOTTED_WAYS, "each is drawn");
 
 /* A way under test. */
 typedef struct lane {
@@ -56,13 +58,15 @@ typedef struct contest {
     const char *spec;          /* of the device, without a size */
     double size;               /* of its memory, in bytes */
     loaded loaded;             /* plan, and the engine on the CPU alone */
-    plan forced;               /* the hottest neurons that fit, where the plan splits no layer; else empty */
+    plan forced;               /* the hottest neurons that fit, where the plan is not taken; else empty */
     const plan *hot;           /* where WAY_STATIC begins: the plan, or that              */
     unsigned asked[WAY_COUNT]; /* ways */
     size_t asked_count;
     lane lanes[WAY_COUNT]; /* of the ways that differ: where nothing fits on the device, all are WAY_CPU */
     size_t count;
+    bool left_out[WAY_COUNT]; /* ways that turned out to be like others when they were opened */
     bench_result result;
+    ways_picture *picture; /* NULL: none was asked for */
 } contest;
 
 /* ------------------------------------------------------------------ what was asked for */
@@ -123,8 +127,14 @@ static hearth_status plan_hottest(plan *out, const planned *found, uint32_t neur
     return plan_make(out, &found->load, &found->cost, &request, error);
 }
 
-/* Plans for hot neurons on the device: as the plan has them; where that splits no layer, as many of each layer as fit. Where none
- * fit either, what the plan says. */
+/* Returns whether the device is the one that hearth makes of the CPU's own cores, so that its speed says nothing of others. */
+static bool is_made_up(const contest *c)
+{
+    return strncmp(c->spec, "host", 4) == 0;
+}
+
+/* Plans for hot neurons on the device: as the plan has them; where that splits no layer, or cannot know what is fast, as many of
+ * each layer as fit. Where none fit either, what the plan says. */
 static void plan_hot(contest *c)
 {
     const planned *found = &c->loaded.planned;
@@ -132,7 +142,8 @@ static void plan_hot(contest *c)
     c->hot = &found->plan;
     for (uint32_t i = 0; i < found->load.layer_count; i++)
         most = found->load.layers[i].neurons > most ? found->load.layers[i].neurons : most;
-    while (!has_both_sides(&found->plan) && fits < most) { /* so many fit, and more than `most` do not */
+    bool fills = is_made_up(c) || !has_both_sides(&found->plan);
+    while (fills && fits < most) { /* so many fit, and more than `most` do not */
         plan tried;
         uint32_t neurons = most - (most - fits) / 2;
         if (plan_hottest(&tried, found, neurons, NULL) != HEARTH_OK) {
@@ -197,6 +208,8 @@ done:
 /* Returns whether a way does what a simpler one does: nothing fits on the device, or nothing can change sides. */
 static bool is_redundant(const contest *c, way w)
 {
+    if (c->left_out[w])
+        return true;
     switch (w) {
     case WAY_OFF:
         return c->loaded.planned.plan.whole_layers == 0;
@@ -221,15 +234,27 @@ static hearth_status open_lane(contest *c, lane *l, progress *p, hearth_error *e
     return hearth_session_memory(l->engine, &session, &l->memory, error);
 }
 
+static void close_lane(lane *l)
+{
+    if (l->owns)
+        hearth_engine_destroy(l->engine);
+    hearth_runtime_destroy(l->runtime);
+    *l = (lane){0};
+}
+
+/* Returns whether the hot set of an engine can change. */
+static bool changes(const lane *l)
+{
+    hearth_hot_report r;
+    return hearth_engine_hot_set(l->engine, &r, NULL) == HEARTH_OK && r.layers > 0;
+}
+
 static void close_contest(contest *c)
 {
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->lanes[i].owns)
-            hearth_engine_destroy(c->lanes[i].engine);
-        hearth_runtime_destroy(c->lanes[i].runtime);
-        c->lanes[i] = (lane){0};
-    }
+    for (size_t i = 0; i < c->count; i++)
+        close_lane(&c->lanes[i]);
     c->count = 0;
+    memset(c->left_out, 0, sizeof c->left_out);
     plan_free(&c->forced);
     c->hot = NULL;
     c->loaded.model = NULL; /* the caller's */
@@ -248,6 +273,11 @@ static hearth_status measure(contest *c, progress *p, hearth_error *error)
         lane *l = &c->lanes[c->count++];
         l->way = (way)c->asked[i];
         TRY(open_lane(c, l, p, error));
+        if (l->way == WAY_ADAPTIVE && !changes(l)) {
+            c->left_out[l->way] = true;
+            close_lane(&c->lanes[--c->count]);
+            continue;
+        }
         engines[c->count - 1] = l->engine;
     }
     if (c->count == 0)
@@ -339,9 +369,10 @@ static void print_contest(const contest *c)
     for (size_t i = 0; i < c->asked_count; i++)
         if (is_redundant(c, (way)c->asked[i]))
             printf("\n%s: %s is left out: %s\n", output_size(size, c->size), way_names[c->asked[i]],
-                   c->asked[i] == WAY_OFF      ? "not one whole layer fits"
-                   : c->asked[i] == WAY_STATIC ? "no neurons fit"
-                                               : "no layer has neurons on both sides that could change");
+                   c->asked[i] == WAY_OFF ? "not one whole layer fits"
+                   : c->asked[i] == WAY_STATIC
+                       ? "no neurons fit"
+                       : "no layer has neurons or whole experts on both sides that could change");
     if (c->count == 0)
         return;
     for (size_t at = 0; c->count > 0 && at < c->result.count; at += c->count) {
@@ -355,10 +386,37 @@ static void print_contest(const contest *c)
         for (size_t i = 0; i < c->count; i++)
             print_row(c, &c->lanes[i], &rows[i]);
         print_advice(c, rows);
-        if (c->hot == &c->forced)
+        if (c->hot == &c->forced && !is_made_up(c))
             puts(
                 "(the plan itself would split no layer: as many neurons of each as fit are on the device, to compare)");
     }
+}
+
+/* Adds what one size gave to the picture. */
+static void add_to_picture(const contest *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const bench_row *row = &c->result.rows[i];
+        way w = c->lanes[i].way;
+        c->picture->ways[w].name = way_names[w];
+        bench_ways_add(
+            c->picture, (size_t)w,
+            &(plotted_way){c->size, row->decode_tokens_per_second, w == WAY_CPU ? (double)NAN : row->on_device});
+    }
+}
+
+/* Writes the picture of all sizes. cpu: its name. */
+static hearth_status draw(const contest *c, const char *cpu, hearth_error *error)
+{
+    ways_picture *p = c->picture;
+    const bench_options *o = c->options->bench;
+    snprintf(p->title, sizeof p->title, "%.100s: what a device's memory is worth", output_base_name(c->info.path));
+    snprintf(p->note, sizeof p->note, "%.100s; device %.100s; %u tokens decoded after %d.%s", cpu, c->spec,
+             o->decode_tokens, o->contexts[0] + o->prompt_lengths[0],
+             is_made_up(c) ? " The device is made of the CPU's own cores: shares are those of any "
+                             "device, speeds are not."
+                           : "");
+    return bench_ways_plot(p, c->options->plot, error);
 }
 
 static json_t *row_json(const contest *c, const lane *l, const bench_row *row)
@@ -391,8 +449,10 @@ static void print_head(const contest *c, const char *cpu)
     printf(", %u threads, %s; device %s", hearth_runtime_threads(c->loaded.runtime),
            hearth_runtime_cpu_level(c->loaded.runtime), c->spec);
     printf("; mode %s\n", hearth_mode_name(hearth_engine_mode(c->loaded.engine)));
-    if (strncmp(c->spec, "host", 4) == 0)
-        puts("(this device is made of the CPU's own cores: shares of neurons are those of any device, speeds are not)");
+    if (is_made_up(c))
+        puts("(this device is made of the CPU's own cores: as many neurons of each layer as fit are there; their "
+             "shares are "
+             "those of any device, speeds are not)");
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -411,6 +471,10 @@ static hearth_status check(const contest *c, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --simulate-vram: says itself what the device has and does");
     if (strstr(c->spec, "memory="))
         return fail(error, HEARTH_INVALID, "bench: --device: %s: --simulate-vram says how much memory it has", c->spec);
+    const bench_options *b = c->options->bench;
+    if (c->options->plot && (b->prompt_length_count > 1 || b->context_count > 1 || b->batch_count > 1))
+        return fail(error, HEARTH_INVALID,
+                    "bench: --plot: with --simulate-vram one prompt length, context and batch are drawn");
     return HEARTH_OK;
 }
 
@@ -420,6 +484,8 @@ static hearth_status run_size(contest *c, bool is_first, json_t *list, progress 
     char cpu[256];
     hearth_status status = measure(c, p, error);
     topology_cpu_name(cpu, sizeof cpu);
+    if (status == HEARTH_OK && c->picture)
+        add_to_picture(c);
     if (status == HEARTH_OK && c->options->json)
         json_array_append_new(list, contest_json(c));
     else if (status == HEARTH_OK) {
@@ -437,7 +503,11 @@ hearth_status bench_ways(hearth_model *model, const ways_options *options, progr
     double sizes[MAX_SIZES];
     size_t count;
     char found[32], cpu[256];
-    contest c = {.options = options, .model = model, .spec = device_of(options->engine, found)};
+    ways_picture picture = {.note = ""};
+    contest c = {.options = options,
+                 .model = model,
+                 .spec = device_of(options->engine, found),
+                 .picture = options->plot ? &picture : NULL};
     hearth_model_describe(model, &c.info);
     TRY(check(&c, error));
     TRY(bench_check(options->bench, &c.info, error));
@@ -449,12 +519,14 @@ hearth_status bench_ways(hearth_model *model, const ways_options *options, progr
         c.size = sizes[i];
         status = run_size(&c, i == 0, list, p, error);
     }
-    if (status != HEARTH_OK || !options->json) {
-        json_decref(list);
-        return status;
-    }
     topology_cpu_name(cpu, sizeof cpu);
-    return output_json(json_pack("{s:o, s:o, s:s, s:o}", "machine", json_text(span_of(cpu)), "model",
-                                 json_text(span_of(c.info.path)), "device", c.spec, "sizes", list),
-                       JSON_INDENT(1), error);
+    if (status != HEARTH_OK || !options->json)
+        json_decref(list);
+    else
+        status = output_json(json_pack("{s:o, s:o, s:s, s:o}", "machine", json_text(span_of(cpu)), "model",
+                                       json_text(span_of(c.info.path)), "device", c.spec, "sizes", list),
+                             JSON_INDENT(1), error);
+    if (status == HEARTH_OK && options->plot) /* last, so that a failure to write it loses no results */
+        status = draw(&c, cpu, error);
+    return status;
 }

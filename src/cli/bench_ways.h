@@ -11,6 +11,7 @@ typedef struct ways_options {
     const char *sizes; /* of the device's memory: "2G,4G,8G"                                      */
     const char *names; /* of the ways: "static,adaptive,off,cpu" or some of them; NULL: all */
     const bench_options *bench;
+    const char *plot; /* picture to write; NULL: none                                             */
     bool json;
 } ways_options;
 

@@ -33,7 +33,9 @@ hearth_status hot_set_follow(loaded *l, const engine_options *o, hearth_error *e
         return HEARTH_OK;
     TRY(hearth_engine_follow(l->engine, &(hearth_hot_options){.how = how}, error));
     if (o->hot_set != AUTO && report_of(l).layers == 0 && !o->messages.quiet)
-        output_note("note", "--hot-set: no layer has neurons that it skips, or whole experts, on both sides, so that none can change");
+        output_note(
+            "note",
+            "--hot-set: no layer has neurons that it skips, or whole experts, on both sides, so that none can change");
     return HEARTH_OK;
 }
 

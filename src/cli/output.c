@@ -150,6 +150,12 @@ const char *output_command_line(const char *path, char *const *arguments, size_t
     return line;
 }
 
+const char *output_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 char *output_size(char text[16], double size_bytes)
 {
     return text_size(text, size_bytes);

@@ -29,6 +29,9 @@ void output_note(const char *word, const char *format, ...) __attribute__((forma
 /* Returns the command line "hearth NAME ARGUMENTS", quoted where a shell needs it, in `memory`; NULL: no memory. */
 const char *output_command_line(const char *path, char *const *arguments, size_t count, arena *memory);
 
+/* Returns the last part of a path, behind its folders. */
+const char *output_base_name(const char *path);
+
 /* Formats a size in bytes with text_size. */
 char *output_size(char buffer[16], double size_bytes);
 

@@ -180,8 +180,8 @@ static hearth_status draw(const profiling *r, hearth_error *error)
 {
     char texts[320];
     const text_list *files = &r->v->corpus.files;
-    const char *path = files->count > 0 ? files->items[0] : "token ids", *slash = strrchr(path, '/');
-    int used = snprintf(texts, sizeof texts, "%.200s", slash && slash[1] ? slash + 1 : path);
+    int used =
+        snprintf(texts, sizeof texts, "%.200s", files->count > 0 ? output_base_name(files->items[0]) : "token ids");
     if (files->count > 1)
         used += snprintf(texts + used, sizeof texts - (size_t)used, " and %zu more", files->count - 1);
     snprintf(texts + used, sizeof texts - (size_t)used, " (digest %.32s)", r->texts.digest);

@@ -261,25 +261,19 @@ static hearth_status add_panels(picture *p, const sweep_report *r, hearth_error 
     return HEARTH_OK;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 hearth_status sweep_report_plot(const sweep_report *r, const char *path, hearth_error *error)
 {
     char title[256], note[768];
     picture *p = mem_new(sizeof *p);
     if (!p)
         return fail_memory(error, "picture", sizeof *p);
-    snprintf(title, sizeof title, "%.100s: what leaving neurons out costs", base_name(r->model));
+    snprintf(title, sizeof title, "%.100s: what leaving neurons out costs", output_base_name(r->model));
     snprintf(
         note, sizeof note,
         "%.100s; %.100s, %u thread%s. Beside predicted: the share of what fires that is let through (t=: the "
         "threshold); beside pruned: the share of activations that count as zero; beside hot-only and cold-only: the "
         "share of each layer's neurons that is computed.",
-        base_name(r->text), r->machine, r->threads, r->threads == 1 ? "" : "s");
+        output_base_name(r->text), r->machine, r->threads, r->threads == 1 ? "" : "s");
     hearth_status status = add_panels(p, r, error);
     if (status == HEARTH_OK) {
         chart c = {title, note, p->panels, p->panel_count, 2};

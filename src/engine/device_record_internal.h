@@ -125,7 +125,7 @@ typedef struct portion {
     const device_matrix *gate, *up, *down_t, *fc2;
     const device_buffer *gate_bias, *up_bias;
     const device_buffer *ranges, *owners; /* of experts (device_layer); NULL: there are none             */
-    device_buffer *const *listed; /* [TOTALS]                                                     */
+    device_buffer *const *listed;         /* [TOTALS]                                                     */
     const device_buffer *input;
     uint32_t width; /* the most neurons that a token uses                           */
     size_t at;      /* where they begin in a row of lists, scores and activations   */

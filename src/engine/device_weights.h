@@ -80,13 +80,13 @@ typedef struct device_layer {
     struct {
         device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
     } shared;
-    uint32_t shared_count, own_width; /* neurons of the device; the most others that a token uses      */
-    size_t shared_at;                 /* where they begin in a row of lists and activations            */
+    uint32_t shared_count, own_width;             /* neurons of the device; the most others that a token uses      */
+    size_t shared_at;                             /* where they begin in a row of lists and activations            */
     device_buffer *shared_ranges, *shared_owners; /* as those of the experts, with no neurons of the others       */
-    device_matrix shared_gate;        /* [1][d] where the shared expert has a gate                      */
-    device_matrix mask_in;            /* of experts that choose their own neurons: whole, ...           */
-    device_matrix mask_out;           /* ... [n][rank]; as in model_layer                               */
-    device_buffer *mask_ranges;       /* [expert_count + 1][2] rows of each expert's mask_in            */
+    device_matrix shared_gate;                    /* [1][d] where the shared expert has a gate                      */
+    device_matrix mask_in;                        /* of experts that choose their own neurons: whole, ...           */
+    device_matrix mask_out;                       /* ... [n][rank]; as in model_layer                               */
+    device_buffer *mask_ranges;                   /* [expert_count + 1][2] rows of each expert's mask_in            */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */

@@ -9,8 +9,10 @@
 
 #include <string.h>
 
-/* Neurons of a layer that change sides per token, and experts, unless the options say more or fewer. */
-#define DEFAULT_SWAPS   4
+/* What of a layer may change sides per token unless the options say more or less: one neuron in SWAP_SHARE, so that a quarter of them
+ * takes 256 tokens, but some of a small layer too; and so many experts. */
+#define SWAP_SHARE      1024
+#define LEAST_SWAPS     4
 #define DEFAULT_EXPERTS 1
 
 typedef struct followed_layer {
@@ -28,7 +30,7 @@ typedef struct followed_layer {
 
 struct hot_follower {
     hearth_hot_set how;
-    uint32_t most_swaps, most_experts; /* of a layer and a token */
+    uint32_t most_swaps, most_experts; /* of a layer and a token; most_swaps 0: by the layer's size */
     uint32_t layer_count;
     followed_layer *layers;
     uint64_t since; /* tokens since the last look */
@@ -60,7 +62,8 @@ static hearth_status follow_neurons(followed_layer *l, const hot_follower *f, co
     for (uint32_t i = 0; i < n; i++)
         l->places[there->rows[i]] = i;
     TRY(device_read(there->fired, 0, l->counted, n * sizeof *l->counted, error));
-    return follow_units(l, all, f->most_swaps, error);
+    uint32_t by_size = all / SWAP_SHARE > LEAST_SWAPS ? all / SWAP_SHARE : LEAST_SWAPS;
+    return follow_units(l, all, f->most_swaps ? f->most_swaps : by_size, error);
 }
 
 static hearth_status follow_experts(followed_layer *l, const hot_follower *f, const hearth_engine *e, uint32_t layer,
@@ -123,7 +126,7 @@ hearth_status hearth_engine_follow_sized(hearth_engine *engine, const hearth_hot
     if (!f)
         return fail_memory(error, "hot set", sizeof *f);
     f->how = own.how;
-    f->most_swaps = own.most_swaps ? own.most_swaps : DEFAULT_SWAPS;
+    f->most_swaps = own.most_swaps;
     f->most_experts = own.most_experts ? own.most_experts : DEFAULT_EXPERTS;
     device_lock(engine->runtime);
     hearth_status status = fill(f, engine, error);
@@ -300,7 +303,8 @@ static hearth_status change(const hearth_engine *e, uint32_t layer, size_t token
         uint32_t leave = l->leave[l->done], enter = l->enter[l->done];
         l->done++;
         TRY(change_one(e, layer, l, leave, enter, error));
-        l->set.moved[leave] = l->set.moved[enter] = 1;
+        if (!l->has_experts) /* whose counts are known by number */
+            l->set.moved[leave] = l->set.moved[enter] = 1;
         e->follower->report.swaps++;
     }
     return HEARTH_OK;

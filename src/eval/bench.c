@@ -38,7 +38,8 @@ typedef struct tally {
     double *figures;            /* [FIGURES][repeats]                  */
     hearth_counts *counts;      /* [layers] of the decoded tokens       */
     double weight_bytes;        /* bytes of weights per decoded token, summed over the runs */
-    uint64_t active, on_device; /* neurons, as in hearth_hot_report */
+    uint64_t followed;          /* layers, as in hearth_hot_report  */
+    uint64_t active, on_device; /* neurons, likewise                */
     uint64_t found, missed;     /* as in hearth_recall              */
 } tally;
 
@@ -172,6 +173,7 @@ static hearth_status add_hot_set(const lane *l, const hearth_hot_report *before,
 {
     hearth_hot_report now;
     TRY(hearth_engine_hot_set(l->engine, &now, error));
+    t->followed = now.layers;
     t->active += now.active - before->active;
     t->on_device += now.on_device - before->on_device;
     return HEARTH_OK;
@@ -316,21 +318,24 @@ static uint32_t device_neurons(const hearth_engine *e, uint32_t layer)
     return e->uploaded ? e->uploaded->layers[layer].neuron_count : 0;
 }
 
-/* Returns the share of the active neurons that the device had: of layers on one side, and of those whose hot set counts. */
+/* Returns the share of the active neurons that the device had: of layers on one side those that were not zero, and of layers on both
+ * what their hot sets counted; NAN where one of these has none. */
 static double share_on_device(const bencher *b, const lane *l, const tally *t)
 {
     const model_layer *layers = hearth_engine_model(l->engine)->layers;
-    double all = 0, on_device = (double)t->on_device, split = 0;
+    double all = (double)t->active, on_device = (double)t->on_device;
+    uint64_t split = 0;
     for (uint32_t i = 0; i < b->info.layer_count; i++) {
         uint32_t there = device_neurons(l->engine, i);
         double active = (double)t->counts[i].active;
+        if (there > 0 && there < layers[i].ffn.neuron_count) {
+            split++;
+            continue;
+        }
         all += active;
-        if (there > 0 && there < layers[i].ffn.neuron_count)
-            split += active;
-        else if (there > 0)
-            on_device += active;
+        on_device += there > 0 ? active : 0;
     }
-    if ((double)t->active < split)
+    if (t->followed < split)
         return NAN;
     return all > 0 ? on_device / all : 0;
 }

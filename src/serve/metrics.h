@@ -24,7 +24,7 @@
     X(TOKEN_BYTES,    "hearth_token_bytes",                  "gauge",   "Bytes of weights that a token would need on its own, on average") \
     X(NEURONS,        "hearth_neurons_total",                "counter", "Neurons of all layers that skip zeros, once for each token") \
     X(ACTIVE_NEURONS, "hearth_neurons_active_total",         "counter", "Of these, the neurons that were not zero") \
-    X(HOT_ACTIVE,     "hearth_hot_set_active_total",         "counter", "Neurons that were not zero, of layers that both sides compute, with --hot-set") \
+    X(HOT_ACTIVE,     "hearth_hot_set_active_total",         "counter", "Neurons that were not zero, or of experts that were chosen, of layers that both sides compute, with --hot-set") \
     X(HOT_ON_DEVICE,  "hearth_hot_set_on_device_total",      "counter", "Of these, the neurons that the device had") \
     X(HOT_SWAPS,      "hearth_hot_set_swaps_total",          "counter", "Pairs of neurons, or of experts, that changed sides")   \
     X(MAIN_MEMORY,    "hearth_main_memory_bytes",            "gauge",   "Main memory for weights, copies, keys, values and scratch, at most") \

@@ -25,8 +25,8 @@
  *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
  *     mxfp4            w: as q4_0; scales: bf16 [rows][columns / 32], half of the file's power of two
  *
- * Lists: `list` [R][n] contains the rows that each token uses, ascending, and `listed` [R] their number; n is the stride
- * that the kernel's description names. NULL: all rows, in order. */
+ * Lists: `list` [R][n] contains the rows that each token uses, ascending, of experts those of one after the other's, and
+ * `listed` [R] their number; n is the stride that the kernel's description names. NULL: all rows, in order. */
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
@@ -305,7 +305,7 @@
 
 /* Sums rows of w weighted by h, in `parts` parts: sums [R][parts][columns]. Of a token's m rows (the listed or
  * all `rows`), part p takes those from p * m / parts up to, not including, (p + 1) * m / parts. Its sum is that of
- * h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride `rows`. w has a row per neuron
+ * h[t][i] * W[list ? list[t][i] : i] in the order of the list; h and list have the stride `rows`. w has a row per neuron
  * (down_t).
  * items: R * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
 #define P_ACCUMULATE(B, V, F)                                                                                \
