@@ -5,7 +5,8 @@
 
 #include <immintrin.h>
 
-#define LANES 8 /* float32 values in a register */
+#define LANES   8  /* float32 values in a register */
+#define VECTORS 16 /* of that size                 */
 
 typedef __m256 vector;
 typedef __m256 group_sums;

@@ -5,7 +5,8 @@
 
 #include <immintrin.h>
 
-#define LANES 16 /* float32 values in a register */
+#define LANES   16 /* float32 values in a register */
+#define VECTORS 32 /* of that size                 */
 
 typedef __m512 vector;
 typedef __m256 group_sums;

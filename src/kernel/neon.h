@@ -8,7 +8,8 @@
 
 #include <arm_neon.h>
 
-#define LANES 8 /* float32 values in a pair of registers */
+#define LANES   8  /* float32 values in a pair of registers */
+#define VECTORS 16 /* such pairs                            */
 
 typedef struct vector {
     float32x4_t low, high;

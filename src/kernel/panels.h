@@ -7,25 +7,53 @@
 
 #include "panel.h"
 
-/* ---- one token ---- */
+/* ---- one token, or few ---- */
+
+/* Columns that a few rows are multiplied with before the next rows of their group meet the same ones, which are in the L1 cache. */
+#define DOT_COLUMNS 256
+
+/* Returns how many rows of a group are multiplied at once: so many that their sums with each token fit into the registers, beside
+ * the tokens and a row. (Sums that do not are loaded and stored with every multiply-add.) */
+ALWAYS_INLINE size_t rows_at_once(size_t tokens)
+{
+    size_t beside = tokens + 1;
+    return GROUP * tokens + beside <= VECTORS ? GROUP : GROUP / 2 * tokens + beside <= VECTORS ? GROUP / 2 : GROUP / 4;
+}
+
+/* Adds to the sums of `count` rows from `first` on what columns [begin, end), whole vectors, give. A sum adds up column by column,
+ * whatever else is multiplied. */
+ALWAYS_INLINE void dot_columns(const row_group *rows, size_t first, size_t count, const kernel_input *x, size_t tokens,
+                               size_t begin, size_t end, size_t bytes, load_values *load,
+                               vector all[TOKENS_AT_ONCE][GROUP])
+{
+    vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
+    FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) sum[t][r] = all[t][first + r];
+    for (size_t i = begin, line = 64 / bytes; i < end; i += line) {
+        fetch_rows_ahead(rows, first, count, i * bytes, 64);
+        for (size_t k = i; k < i + line && k < end; k += LANES) {
+            FOR_TOKENS token[t] = vector_load(x[t].values + k);
+            UNROLLED for (size_t r = 0; r < count; r++)
+            {
+                vector weights = load(rows->now[first + r], k, LANES);
+                FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+            }
+        }
+    }
+    FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) all[t][first + r] = sum[t][r];
+}
 
 ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t tokens, size_t bytes,
                             load_values *load, group_sums *sums)
 {
     vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
+    size_t whole = x->columns / LANES * LANES, at_once = rows_at_once(tokens), i = 0;
     FOR_TOKENS clear(sum[t]);
-    size_t i = 0, line = 64 / bytes;
-    for (; i + line <= x->columns; i += line) {
-        fetch_ahead(rows, i * bytes, 64);
-        for (size_t k = i; k < i + line; k += LANES) {
-            FOR_TOKENS token[t] = vector_load(x[t].values + k);
-            for (size_t r = 0; r < GROUP; r++) {
-                vector weights = load(rows->now[r], k, LANES);
-                FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
-            }
-        }
+    for (size_t end; i < whole; i = end) {
+        end = at_once == GROUP || whole - i < DOT_COLUMNS ? whole : i + DOT_COLUMNS;
+        for (size_t first = 0; first < GROUP; first += at_once)
+            dot_columns(rows, first, at_once, x, tokens, i, end, bytes, load, sum);
     }
-    for (; i < x->columns; i += LANES) {
+    if (i < x->columns) {
         FOR_TOKENS token[t] = load_first(x[t].values + i, x->columns - i);
         for (size_t r = 0; r < GROUP; r++) {
             vector weights = load(rows->now[r], i, x->columns - i);

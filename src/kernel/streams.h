@@ -35,12 +35,18 @@ typedef void dot_function(const row_group *rows, const kernel_input *x, size_t t
 /* Repeats the next statement for every token; their number is a constant, so that what belongs to them can be registers. */
 #define FOR_TOKENS UNROLLED for (size_t t = 0; t < tokens; t++)
 
-/* Prefetches for all rows; called at every step that multiplies `bytes` bytes of each row from byte `at`. */
-ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
+/* Prefetches for `count` rows; called at every step that multiplies `bytes` bytes of each of them from byte `at`. */
+ALWAYS_INLINE void fetch_rows_ahead(const row_group *rows, size_t first, size_t count, size_t at, size_t bytes)
 {
-    for (size_t r = 0; r < GROUP; r++)
+    for (size_t r = first; r < first + count; r++)
         for (size_t i = 0; i < bytes; i += 64)
             __builtin_prefetch((const void *)(rows->ahead[r] + at + i));
+}
+
+/* Prefetches for all rows. */
+ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
+{
+    fetch_rows_ahead(rows, 0, GROUP, at, bytes);
 }
 
 /* Multiplies a group of rows with tokens t, t + 1 ...; returns with how many: of all that are left, so many that every pass
