@@ -971,10 +971,9 @@ typedef struct hearth_hot_options {
 
 /* What came of it since hearth_engine_follow. */
 typedef struct hearth_hot_report {
-    uint64_t layers; /* whose neurons or experts can change */
-    uint64_t
-        active; /* neurons of theirs that were active, over all tokens; of experts all of those that the router chose */
-    uint64_t on_device;    /* of these the device's */
+    uint64_t layers;    /* whose neurons or experts can change */
+    uint64_t active;    /* neurons of theirs that were active, over all tokens; of experts, all of the chosen ones' */
+    uint64_t on_device; /* of these the device's */
     uint64_t swaps, bytes; /* neurons or experts that changed places with another; copied for that */
     double seconds;        /* that looking and copying took */
 } hearth_hot_report;

@@ -8,7 +8,6 @@ static const swapped_model models[] = {
     {GOLDEN "/pwri/llama/f16.gguf", HEARTH_MODE_PREDICTED, false},
     {GOLDEN "/pwri/bamboo/q4_0.gguf", HEARTH_MODE_PREDICTED, false},
 };
-enum { MODELS = sizeof models / sizeof *models };
 
 /* Every layer is split, in ranges that the seed draws. */
 static char *split_placement(const stack *s, hearth_mode mode, uint32_t seed)
@@ -36,10 +35,7 @@ static void swap_any(const hearth_engine *e, uint32_t *seed, uint64_t *bytes)
 static void under_fire(void **state)
 {
     (void)state;
-    const device_specs *specs = usable_devices();
-    for (size_t i = 0; i < specs->count; i++)
-        for (size_t k = 0; k < MODELS; k++)
-            attack_model(specs->text[i], &models[k], split_placement, swap_any, (uint32_t)k);
+    attack_models(models, sizeof models / sizeof *models, split_placement, swap_any);
 }
 
 /* ------------------------------------------------------------------ a copy that fails */

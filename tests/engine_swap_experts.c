@@ -16,7 +16,6 @@ static const swapped_model models[] = {
     {GOLDEN "/smallthinker/model.gguf", HEARTH_MODE_PREDICTED, true},
     {GOLDEN "/nemotron-h-latent/model.gguf", HEARTH_MODE_PREDICTED, true},
 };
-enum { MODELS = sizeof models / sizeof *models };
 
 /* Prints the ranges of neurons of a side. there [f]: 1 on the device. */
 static void print_side(FILE *out, const char *side, const uint8_t *there, uint32_t f, uint8_t wanted)
@@ -120,10 +119,7 @@ static void swap_any(const hearth_engine *e, uint32_t *seed, uint64_t *bytes)
 static void under_fire(void **state)
 {
     (void)state;
-    const device_specs *specs = usable_devices();
-    for (size_t i = 0; i < specs->count; i++)
-        for (size_t k = 0; k < MODELS; k++)
-            attack_model(specs->text[i], &models[k], split_experts, swap_any, (uint32_t)k);
+    attack_models(models, sizeof models / sizeof *models, split_experts, swap_any);
 }
 
 /* ------------------------------------------------------------------ a copy that fails */

@@ -186,13 +186,22 @@ static inline void attack_model(const char *spec, const swapped_model *m, split_
     free(want), free(got);
 }
 
+/* Does so with every model [count] on every device. */
+static inline void attack_models(const swapped_model *models, size_t count, split_maker *split, random_swap *swap)
+{
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++)
+        for (size_t k = 0; k < count; k++)
+            attack_model(specs->text[i], &models[k], split, swap, (uint32_t)k);
+}
+
 /* ------------------------------------------------------------------ a copy that fails */
 
 /* Swaps something of each side of an engine, always the same. Adds the bytes copied. */
 typedef hearth_status one_swap(const hearth_engine *e, uint64_t *bytes, hearth_error *error);
 
-/* Without memory nothing changes. One copy after another fails in the midst of a swap, and so does writing back: the next step writes back, and says the same as
- * before. Returns how many copies there are. */
+/* Without memory nothing changes. One copy after another fails in the midst of a swap, and so does writing back: the next step
+ * writes back, and says the same as before. Returns how many copies there are. */
 static inline size_t fail_copies(const swapped_model *m, split_maker *split, one_swap *swap)
 {
     hearth_runtime *runtime = open_runtime("host", 1);

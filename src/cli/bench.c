@@ -398,8 +398,7 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
     if (v->simulate_vram && (v->csv || v->trace || v->layers || v->saved.count > 0 || v->engine.place))
         return fail(error, HEARTH_INVALID,
                     "bench: --simulate-vram: makes placements and a table of its own, or with --json an object, and "
-                    "with --plot "
-                    "a picture");
+                    "with --plot a picture");
     if (v->compare && v->engine.place)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     return output_check_file("bench: --plot", v->plot, false, error);
