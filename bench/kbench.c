@@ -20,7 +20,7 @@
 enum {
     COLUMNS = 2048,
     CACHE_BYTES = 512 << 10, /* of weights; fits the second cache of every CPU with AVX2 beside the activations */
-    MANY_TOKENS = 128,
+    MANY_TOKENS = 128,       /* at most */
     MANY_ROWS = 256,
     REPEATS = 25,
     PIECE_BYTES = 1 << 20, /* that are timed at once when reading memory: short, since others use the machine too */
@@ -247,8 +247,8 @@ static product_figures time_product(const workbench *bench, const kernels *k, nu
     product_job job = {k->product[format], w, NULL, w.rows, x, bench->y, 0};
     out.cache = (double)(w.rows * w.row_bytes) / best_seconds(&bench->set, run_product, &job) * 1e-9;
     job.rows = job.y_stride = MANY_ROWS;
-    job.x.count = MANY_TOKENS;
-    out.many = 2.0 * MANY_ROWS * MANY_TOKENS * COLUMNS / best_seconds(&bench->set, run_product, &job) * 1e-9;
+    job.x.count = bench->set.tokens;
+    out.many = 2.0 * MANY_ROWS * (double)job.x.count * COLUMNS / best_seconds(&bench->set, run_product, &job) * 1e-9;
     time_memory(bench, k, format, out.memory);
     return out;
 }
@@ -263,9 +263,9 @@ static void products(const workbench *bench)
     if (bench->set.csv)
         printf("level,format,cache_gb_per_s,read_gb_per_s,memory_gb_per_s,share,listed_gb_per_s,many_gflop_per_s\n");
     else
-        printf("                 1 thread      all threads, GB/s                      1 thread, %d tokens\n"
+        printf("                 1 thread      all threads, GB/s                      1 thread, %zu tokens\n"
                "level    format  L2, GB/s   read  product  share  1 row of %d       GFLOP/s\n",
-               MANY_TOKENS, LISTED_SHARE);
+               bench->set.tokens, LISTED_SHARE);
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!wanted(bench->set.format, number_formats[f].name))
             continue;
@@ -545,20 +545,23 @@ static void vectors(const workbench *bench)
 /* ---- the command ---- */
 
 static const char help[] =
-    "kbench [--level NAME] [--format NAME] [--op NAME] [--threads N] [--megabytes N] [--seconds S] [--csv]\n"
+    "kbench [--level NAME] [--format NAME] [--op NAME] [--threads N] [--tokens N] [--megabytes N] [--seconds S]\n"
+    "       [--csv]\n"
     "Times every kernel of every level. --op product: only the products; network: only sparse networks; neurons:\n"
     "only sums of rows, columns as rows and selection; order: only listed rows in runs of neighbours and in pairs,\n"
     "which nothing else measures; another op: only that one.\n"
-    "--megabytes: weights for the figures from memory, 512; --seconds: of each repeat, 0.002.\n";
+    "--tokens: of the products with many, 1 to 128; 128. --megabytes: weights for the figures from memory, 512; "
+    "--seconds: of each repeat, 0.002.\n";
 
 static settings read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"level", 1, NULL, 'l'},   {"format", 1, NULL, 'f'},    {"op", 1, NULL, 'o'},
-        {"threads", 1, NULL, 't'}, {"megabytes", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'},
-        {"csv", 0, NULL, 'c'},     {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0},
+        {"level", 1, NULL, 'l'},  {"format", 1, NULL, 'f'},    {"op", 1, NULL, 'o'},      {"threads", 1, NULL, 't'},
+        {"tokens", 1, NULL, 'n'}, {"megabytes", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"csv", 0, NULL, 'c'},
+        {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0},
     };
-    settings set = {.threads = topology_cores(), .memory_bytes = (size_t)512 << 20, .seconds = 0.002};
+    settings set = {
+        .threads = topology_cores(), .tokens = MANY_TOKENS, .memory_bytes = (size_t)512 << 20, .seconds = 0.002};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
         case 'l':
@@ -572,6 +575,9 @@ static settings read_options(int argc, char **argv)
             break;
         case 't':
             set.threads = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            set.tokens = strtoul(optarg, NULL, 10);
             break;
         case 'm':
             set.memory_bytes = strtoul(optarg, NULL, 10) << 20;
@@ -588,6 +594,8 @@ static settings read_options(int argc, char **argv)
         }
     if (set.threads < 1 || set.threads > MOST_THREADS || set.memory_bytes / PIECE_BYTES / set.threads < WAYS)
         stop("needs 1 to 256 threads and at least 3 MB for each");
+    if (set.tokens < 1 || set.tokens > MANY_TOKENS)
+        stop("--tokens: 1 to 128");
     return set;
 }
 

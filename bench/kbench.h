@@ -10,6 +10,7 @@ typedef struct settings {
     const char *level, *format, *op; /* NULL: all */
     bool csv;
     unsigned threads;
+    size_t tokens; /* of the products with many */
     size_t memory_bytes;
     double seconds; /* of one repeat */
 } settings;

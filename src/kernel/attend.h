@@ -5,7 +5,6 @@
  *   BLOCK_POSITIONS   positions that all queries are multiplied with before the next ones; blocks begin at its multiples
  *   store_scores      stores the sums of the vectors of a tile, times the scale
  *   largest_lane      returns the largest value of a vector
- *   in_register       returns a vector in such a way that it is loaded once, not by each instruction that uses it
  *
  * Scores: tiles of 2 queries x TILE_POSITIONS positions, so that a key is converted once for two queries and a query is
  * loaded once for all keys; the horizontal sums are computed together. Values: tiles of TILE_QUERIES queries x

@@ -21,12 +21,6 @@ ALWAYS_INLINE void store_scores(const __m256 sum[8], float scale, size_t left, f
     }
 }
 
-ALWAYS_INLINE __m256 in_register(__m256 v)
-{
-    __asm__("" : "+x"(v));
-    return v;
-}
-
 ALWAYS_INLINE float largest_lane(__m256 v)
 {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -21,14 +21,6 @@ ALWAYS_INLINE void store_scores(const __m512 sum[16], float scale, size_t left, 
     _mm256_mask_storeu_ps(second, present, _mm512_castps512_ps256(swapped));
 }
 
-ALWAYS_INLINE __m512 in_register(__m512 v)
-{
-#ifdef __AVX512F__ /* else emulated, in memory */
-    __asm__("" : "+v"(v));
-#endif
-    return v;
-}
-
 ALWAYS_INLINE float largest_lane(__m512 v)
 {
     return _mm512_reduce_max_ps(v);

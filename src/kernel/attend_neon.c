@@ -16,11 +16,6 @@ ALWAYS_INLINE void store_scores(const vector sum[8], float scale, size_t left, f
     store_first(second, present, (vector){both.high, both.low});
 }
 
-ALWAYS_INLINE vector in_register(vector v)
-{
-    return v; /* there are no such instructions */
-}
-
 ALWAYS_INLINE float largest_lane(vector v)
 {
     return vmaxvq_f32(vmaxq_f32(v.low, v.high));

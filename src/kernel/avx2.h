@@ -12,8 +12,8 @@ typedef __m256 vector;
 typedef __m256 group_sums;
 #define LEVEL avx2
 /* Tokens up to which rows are read end to end (streams.h) rather than in tiles, by measurement. */
-#define FEW_OF_BLOCKS 14
-#define FEW_OF_FLOATS 48
+#define FEW_OF_BLOCKS 8
+#define FEW_OF_FLOATS 24
 
 #include "streams.h"
 
@@ -35,6 +35,13 @@ ALWAYS_INLINE vector vector_load(const float *at)
 ALWAYS_INLINE void vector_store(float *at, vector v)
 {
     _mm256_storeu_ps(at, v);
+}
+
+/* Returns v in such a way that it is loaded once: compilers would make it an operand in memory of each instruction that uses it. */
+ALWAYS_INLINE vector in_register(vector v)
+{
+    __asm__("" : "+x"(v));
+    return v;
 }
 
 /* Stores to an aligned address past the caches. Only vector_fence() makes it visible to other threads. */

@@ -44,6 +44,15 @@ ALWAYS_INLINE void vector_store(float *at, vector v)
     _mm512_storeu_ps(at, v);
 }
 
+/* Returns v in such a way that it is loaded once: compilers would make it an operand in memory of each instruction that uses it. */
+ALWAYS_INLINE vector in_register(vector v)
+{
+#ifdef __AVX512F__ /* else emulated, in memory */
+    __asm__("" : "+v"(v));
+#endif
+    return v;
+}
+
 /* Stores to an aligned address past the caches. Only vector_fence() makes it visible to other threads. */
 ALWAYS_INLINE void vector_stream(float *at, vector v)
 {

@@ -42,6 +42,12 @@ ALWAYS_INLINE void vector_store(float *at, vector v)
     vst1q_f32(at + 4, v.high);
 }
 
+/* For x86, whose instructions take operands from memory. */
+ALWAYS_INLINE vector in_register(vector v)
+{
+    return v;
+}
+
 /* NEON has no stores past the caches. */
 ALWAYS_INLINE void vector_stream(float *at, vector v)
 {

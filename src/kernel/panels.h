@@ -5,6 +5,7 @@
 #ifndef KERNEL_PANELS_H
 #define KERNEL_PANELS_H
 
+#include "ahead.h"
 #include "panel.h"
 
 /* ---- one token, or few ---- */
@@ -31,7 +32,7 @@ ALWAYS_INLINE void dot_columns(const row_group *rows, size_t first, size_t count
     for (size_t i = begin, line = 64 / bytes; i < end; i += line) {
         fetch_rows_ahead(rows, first, count, i * bytes, 64);
         for (size_t k = i; k < i + line && k < end; k += LANES) {
-            FOR_TOKENS token[t] = vector_load(x[t].values + k);
+            FOR_TOKENS token[t] = in_register(vector_load(x[t].values + k));
             UNROLLED for (size_t r = 0; r < count; r++)
             {
                 vector weights = load(rows->now[first + r], k, LANES);
@@ -65,12 +66,13 @@ ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t
 
 /* ---- many tokens ---- */
 
-/* Multiplies `rows` rows, in at most PANELS panels, with all tokens in columns [start, start + columns). If there are
- * several panels, a tile's tokens are first copied together and then multiplied with all of them out of the L1 cache:
- * in place tokens often lie a multiple of 4 KiB apart and would compete for one set of it. */
+/* Multiplies `rows` rows, in at most PANELS panels, with all tokens in columns [start, start + columns), and fetches meanwhile
+ * what is filled next. If there are several panels, a tile's tokens are first copied together and then multiplied with all of
+ * them out of the L1 cache: in place tokens often lie a multiple of 4 KiB apart and would compete for one set of it. */
 static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
-                       size_t y_stride)
+                       size_t y_stride, const next_fill *next)
 {
+    size_t times = (x->count + TILE_TOKENS - 1) / TILE_TOKENS;
     _Alignas(64) float together[PANELS > 1 ? TILE_TOKENS : 1][PANEL_COLUMNS];
     for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
         size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
@@ -82,6 +84,7 @@ static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns
             tokens.stride = PANEL_COLUMNS;
         }
         for (size_t i = 0; i < rows; i += PANEL_ROWS) {
+            fetch_part(next, t / TILE_TOKENS * PANELS + i / PANEL_ROWS, times * PANELS);
             tiles[n](p + i / PANEL_ROWS, columns, &tokens, start == 0, rows - i, y + t * y_stride + i, y_stride);
             tokens.next = 0;
         }
@@ -130,7 +133,8 @@ ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t beg
             size_t columns = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
             for (size_t r = 0; r < rows; r += PANEL_ROWS)
                 fill(w, list, i + r, end, c, columns, &panels[r / PANEL_ROWS]);
-            all_tokens(panels, rows, c, columns, x, y + i, y_stride);
+            next_fill next = fill_after(w, list, i, PANELS * PANEL_ROWS, end, c, PANEL_COLUMNS);
+            all_tokens(panels, rows, c, columns, x, y + i, y_stride, &next);
         }
     }
 }

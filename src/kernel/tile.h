@@ -16,6 +16,8 @@
 #ifndef KERNEL_TILE_H
 #define KERNEL_TILE_H
 
+#include "ahead.h"
+
 #define REGISTERS (PANEL_ROWS / LANES)
 
 /* Unpacks columns [start, start + columns) of PANEL_ROWS rows (NULL: zeros) into a panel. */
@@ -57,9 +59,10 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, siz
     }
 }
 
-/* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). */
+/* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). Meanwhile their share of what is filled
+ * next is fetched. */
 ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
-                              size_t t, float *y, size_t y_stride, tile_kind kind)
+                              size_t t, float *y, size_t y_stride, const next_fill *next, tile_kind kind)
 {
     size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
     token_tile part;
@@ -68,7 +71,9 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
     part.stride = x->columns;
     for (size_t k = 0; k < count; k++)
         prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns, kind);
-    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
+    size_t times = (x->count + TILE_TOKENS - 1) / TILE_TOKENS;
+    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS) {
+        fetch_part(next, t / TILE_TOKENS * PANELS + r / PANEL_ROWS, times * PANELS);
         switch (count) { /* a constant count lets the compiler keep the sums in registers */
 #define X(n)                                                                                       \
     case n:                                                                                        \
@@ -79,6 +84,7 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
         default:
             break;
         }
+    }
 }
 
 ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
@@ -94,8 +100,9 @@ ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t b
                     row[r] = at < end ? listed_row(w, list, at) : NULL;
                 fill(row, c, n, &panels[p]);
             }
+            next_fill next = fill_after(w, list, i, PANELS * PANEL_ROWS, end, c, PANEL_COLUMNS);
             for (size_t t = 0; t < x->count; t += TILE_TOKENS)
-                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, kind);
+                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, &next, kind);
         }
 }
 

@@ -3,9 +3,6 @@
 #define WITH_VNNI
 #include "tile_avx2.h"
 
-/* Tokens up to which the kernels for few are faster: tiles gain from VNNI, those do not. */
-#define FEW_BEFORE_TILES 10
-
 TILE_PRODUCTS(avxvnni)
 
 static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
@@ -14,7 +11,7 @@ static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin,
     const kernels *avx2 = avx2_blocks.product[w->format]  ? &avx2_blocks
                           : avx2_bytes.product[w->format] ? &avx2_bytes
                                                           : &avx2_copies;
-    kernel_product *chosen = x->q && x->count > FEW_BEFORE_TILES ? avxvnni_product_tiles : avx2->product[w->format];
+    kernel_product *chosen = x->q && x->count > FEW_OF_BLOCKS ? avxvnni_product_tiles : avx2->product[w->format];
     chosen(w, list, begin, end, x, y, y_stride);
 }
 

@@ -1,0 +1,43 @@
+/* ahead.h - the weights that panels will be filled from next, shared by all vector levels: they are fetched while the panels that
+ * are there meet the tokens, so that memory and arithmetic work at the same time. (Filling alone waits for every cache line:
+ * the CPU's hardware prefetch does not see that a row goes on after a pause.) */
+#ifndef KERNEL_AHEAD_H
+#define KERNEL_AHEAD_H
+
+#include "streams.h"
+
+/* `bytes` bytes, `at` bytes after the begin, of rows [row, row + rows) of a matrix or of a list of its rows. */
+typedef struct next_fill {
+    const matrix *w;
+    const uint32_t *list;
+    size_t row, rows, at, bytes;
+} next_fill;
+
+/* Returns what comes after `columns` columns from `column` of `rows` rows from `row`: the next columns of these rows, at most as
+ * many; after the last column the first ones of the next rows before `end`, at most as many; after these nothing. */
+ALWAYS_INLINE next_fill fill_after(const matrix *w, const uint32_t *list, size_t row, size_t rows, size_t end,
+                                   size_t column, size_t columns)
+{
+    const number_traits *traits = &number_formats[w->format];
+    bool wraps = column + columns >= w->columns;
+    size_t first = wraps ? row + rows : row, from = wraps ? 0 : column + columns;
+    size_t left = first < end ? end - first : 0, n = w->columns - from < columns ? w->columns - from : columns;
+    return (next_fill){.w = w,
+                       .list = list,
+                       .row = first,
+                       .rows = left < rows ? left : rows,
+                       .at = from / traits->block_values * traits->block_bytes,
+                       .bytes = n / traits->block_values * traits->block_bytes};
+}
+
+/* Fetches one of `parts` equal parts of it into the second cache; a fill takes it from there. */
+ALWAYS_INLINE void fetch_part(const next_fill *next, size_t part, size_t parts)
+{
+    for (size_t r = next->rows * part / parts; r < next->rows * (part + 1) / parts; r++) {
+        const uint8_t *from = listed_row(next->w, next->list, next->row + r) + next->at;
+        for (size_t i = 0; i < next->bytes; i += 64)
+            __builtin_prefetch(from + i, 0, 2);
+    }
+}
+
+#endif
