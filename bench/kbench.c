@@ -258,6 +258,16 @@ bool wanted(const char *choice, const char *name)
     return !choice || strcasecmp(choice, name) == 0;
 }
 
+bool next_level(const settings *set, size_t *level, kernels *k)
+{
+    for (; *level < kernel_level_count(); (*level)++)
+        if (kernel_level_present(*level) && wanted(set->level, kernel_level_name(*level))) {
+            kernels_for(*level, k);
+            return true;
+        }
+    return false;
+}
+
 static void products(const workbench *bench)
 {
     if (bench->set.csv)
@@ -270,11 +280,8 @@ static void products(const workbench *bench)
         if (!wanted(bench->set.format, number_formats[f].name))
             continue;
         fill_memory(bench, (number_format)f, false);
-        for (size_t level = 0; level < kernel_level_count(); level++) {
-            if (!kernel_level_present(level) || !wanted(bench->set.level, kernel_level_name(level)))
-                continue;
-            kernels k;
-            kernels_for(level, &k);
+        kernels k;
+        for (size_t level = 0; next_level(&bench->set, &level, &k); level++) {
             product_figures p = time_product(bench, &k, (number_format)f);
             printf(bench->set.csv ? "%s,%s,%.2f,%.2f,%.2f,%.3f,%.2f,%.1f\n"
                                   : "%-8s %-6s %9.1f %6.1f %8.1f %6.2f %10.1f %14.0f\n",
@@ -525,13 +532,11 @@ static void vectors(const workbench *bench)
 {
     number_format filled = FORMAT_F32;
     printf(bench->set.csv ? "level,op,microseconds,gb_per_s\n" : "\nlevel    op          microseconds     GB/s\n");
-    for (size_t i = 0; i < sizeof(vector_ops) / sizeof(*vector_ops); i++)
-        for (size_t level = 0; level < kernel_level_count(); level++) {
-            if (!kernel_level_present(level) || !wanted(bench->set.level, kernel_level_name(level)) ||
-                !wanted(bench->set.op, vector_ops[i].name))
-                continue;
-            kernels k;
-            kernels_for(level, &k);
+    for (size_t i = 0; i < sizeof(vector_ops) / sizeof(*vector_ops); i++) {
+        if (!wanted(bench->set.op, vector_ops[i].name))
+            continue;
+        kernels k;
+        for (size_t level = 0; next_level(&bench->set, &level, &k); level++) {
             if (vector_ops[i].format != FORMAT_F32 && vector_ops[i].format != filled)
                 fill_memory(bench, filled = vector_ops[i].format, true);
             memset(bench->y, 0, VECTOR * sizeof(float));
@@ -540,6 +545,7 @@ static void vectors(const workbench *bench)
             printf(bench->set.csv ? "%s,%s,%.3f,%.2f\n" : "%-8s %-10s %13.2f %8.1f\n", k.level, vector_ops[i].name,
                    spent * 1e6, vector_ops[i].bytes / spent * 1e-9);
         }
+    }
 }
 
 /* ---- the command ---- */

@@ -19,6 +19,8 @@ typedef struct settings {
 void stop(const char *what);
 void *new_or_stop(size_t bytes);
 bool wanted(const char *choice, const char *name);
+/* Finds the first level from *level on that this CPU has and that is wanted, and its kernels. False: there is none. */
+bool next_level(const settings *set, size_t *level, kernels *k);
 /* Uniform, 24 bits. */
 uint32_t next_random(uint32_t *state);
 void fill_values(float *x, size_t n, uint32_t seed);

@@ -164,11 +164,8 @@ static void time_select(neuron_bench *b)
     for (size_t i = 0; i < VALUES; i++)
         b->values[i] = next_random(&seed) % SHARE ? -1.0f : 1.0f;
     printf("%s", b->set->csv ? "level,op,microseconds\n" : "\nlevel    op          microseconds\n");
-    for (size_t level = 0; level < kernel_level_count(); level++) {
-        if (!kernel_level_present(level) || !wanted(b->set->level, kernel_level_name(level)))
-            continue;
-        static kernels k; /* b outlives this call */
-        kernels_for(level, &k);
+    static kernels k; /* b outlives this call */
+    for (size_t level = 0; next_level(b->set, &level, &k); level++) {
         b->k = &k;
         printf(b->set->csv ? "%s,select,%.3f\n" : "%-8s select     %13.2f\n", k.level,
                best_seconds(b->set, run_select, b) * 1e6);
@@ -195,11 +192,8 @@ void time_neurons(const settings *set)
             continue;
         b.format = (number_format)f;
         fill_memory(&b);
-        for (size_t level = 1; level < kernel_level_count(); level++) {
-            if (!kernel_level_present(level) || !wanted(set->level, kernel_level_name(level)))
-                continue;
-            kernels k;
-            kernels_for(level, &k);
+        kernels k;
+        for (size_t level = 1; next_level(set, &level, &k); level++) {
             b.k = &k;
             time_format(&b);
         }

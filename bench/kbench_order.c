@@ -226,11 +226,8 @@ void time_orders(const settings *set)
         if (!wanted(set->format, number_formats[f].name))
             continue;
         fill_weights((number_format)f, memory, set->memory_bytes);
-        for (size_t level = 1; level < kernel_level_count(); level++) {
-            if (!kernel_level_present(level) || !wanted(set->level, kernel_level_name(level)))
-                continue;
-            kernels k;
-            kernels_for(level, &k);
+        kernels k;
+        for (size_t level = 1; next_level(set, &level, &k); level++) {
             net.k = &k;
             net.format = (number_format)f;
             for (size_t shape = 0; shape < sizeof(shapes) / sizeof(*shapes); shape++) {
