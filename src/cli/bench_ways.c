@@ -56,6 +56,7 @@ typedef struct contest {
     hearth_model *model;
     hearth_model_info info;
     const char *spec;          /* of the device, without a size */
+    bool is_made_up;           /* of the CPU's own cores, so that its speed says nothing of other devices */
     double size;               /* of its memory, in bytes */
     loaded loaded;             /* plan, and the engine on the CPU alone */
     plan forced;               /* the hottest neurons that fit, where the plan is not taken; else empty */
@@ -106,7 +107,10 @@ static hearth_status open_plan(contest *c, progress *p, hearth_error *error)
     o.context = session.context;
     o.sequences = session.sequences;
     c->loaded = (loaded){.model = c->model, .info = c->info};
-    return planning_open(&c->loaded, &o, c->spec, true, p, error);
+    TRY(planning_open(&c->loaded, &o, c->spec, true, p, error));
+    const machine_device *device = c->loaded.planned.cost.device;
+    c->is_made_up = device && !device->is_gpu;
+    return HEARTH_OK;
 }
 
 /* Returns whether any layer has neurons on both sides. */
@@ -127,12 +131,6 @@ static hearth_status plan_hottest(plan *out, const planned *found, uint32_t neur
     return plan_make(out, &found->load, &found->cost, &request, error);
 }
 
-/* Returns whether the device is the one that hearth makes of the CPU's own cores, so that its speed says nothing of others. */
-static bool is_made_up(const contest *c)
-{
-    return strncmp(c->spec, "host", 4) == 0;
-}
-
 /* Plans for hot neurons on the device: as the plan has them; where that splits no layer, or cannot know what is fast, as many of
  * each layer as fit. Where none fit either, what the plan says. */
 static void plan_hot(contest *c)
@@ -142,7 +140,7 @@ static void plan_hot(contest *c)
     c->hot = &found->plan;
     for (uint32_t i = 0; i < found->load.layer_count; i++)
         most = found->load.layers[i].neurons > most ? found->load.layers[i].neurons : most;
-    bool fills = is_made_up(c) || !has_both_sides(&found->plan);
+    bool fills = c->is_made_up || !has_both_sides(&found->plan);
     while (fills && fits < most) { /* so many fit, and more than `most` do not */
         plan tried;
         uint32_t neurons = most - (most - fits) / 2;
@@ -386,7 +384,7 @@ static void print_contest(const contest *c)
         for (size_t i = 0; i < c->count; i++)
             print_row(c, &c->lanes[i], &rows[i]);
         print_advice(c, rows);
-        if (c->hot == &c->forced && !is_made_up(c))
+        if (c->hot == &c->forced && !c->is_made_up)
             puts(
                 "(the plan itself would split no layer: as many neurons of each as fit are on the device, to compare)");
     }
@@ -413,7 +411,7 @@ static hearth_status draw(const contest *c, const char *cpu, hearth_error *error
     snprintf(p->title, sizeof p->title, "%.100s: what a device's memory is worth", output_base_name(c->info.path));
     snprintf(p->note, sizeof p->note, "%.100s; device %.100s; %u tokens decoded after %d.%s", cpu, c->spec,
              o->decode_tokens, o->contexts[0] + o->prompt_lengths[0],
-             is_made_up(c) ? " The device is made of the CPU's own cores: shares are those of any "
+             c->is_made_up ? " The device is made of the CPU's own cores: shares are those of any "
                              "device, speeds are not."
                            : "");
     return bench_ways_plot(p, c->options->plot, error);
@@ -449,7 +447,7 @@ static void print_head(const contest *c, const char *cpu)
     printf(", %u threads, %s; device %s", hearth_runtime_threads(c->loaded.runtime),
            hearth_runtime_cpu_level(c->loaded.runtime), c->spec);
     printf("; mode %s\n", hearth_mode_name(hearth_engine_mode(c->loaded.engine)));
-    if (is_made_up(c))
+    if (c->is_made_up)
         puts("(this device is made of the CPU's own cores: as many neurons of each layer as fit are there; their "
              "shares are "
              "those of any device, speeds are not)");
