@@ -1,6 +1,5 @@
 /* ahead.h - the weights that panels will be filled from next, shared by all vector levels: they are fetched while the panels that
- * are there meet the tokens, so that memory and arithmetic work at the same time. (Filling alone waits for every cache line:
- * the CPU's hardware prefetch does not see that a row goes on after a pause.) */
+ * are there meet the tokens, so that memory and arithmetic work at the same time (README.md, Many tokens). */
 #ifndef KERNEL_AHEAD_H
 #define KERNEL_AHEAD_H
 
