@@ -10,58 +10,100 @@
 
 /* ---- one token, or few ---- */
 
-/* Columns that a few rows are multiplied with before the next rows of their group meet the same ones, which are in the L1 cache. */
+/* Columns of a group of rows that meet all tokens before the next ones do: these stay in the L1 cache, and so do most of the tokens'. */
 #define DOT_COLUMNS 256
 
-/* Returns how many rows of a group are multiplied at once: so many that their sums with each token fit into the registers, beside
- * the tokens and a row. (Sums that do not are loaded and stored with every multiply-add.) */
+/* Tokens of a pass if one is not enough: so many that their sums with half a group fit into the registers, beside the tokens and
+ * a row. (Sums that do not are loaded and stored with every multiply-add.) */
+#define BESIDE_HALF ((VECTORS - 1) / (GROUP / 2 + 1))
+#define PASS_TOKENS (BESIDE_HALF < TOKENS_AT_ONCE ? BESIDE_HALF : TOKENS_AT_ONCE)
+
+/* Returns how many rows of a group are multiplied with so many tokens at once, by the same rule. */
 ALWAYS_INLINE size_t rows_at_once(size_t tokens)
 {
     size_t beside = tokens + 1;
     return GROUP * tokens + beside <= VECTORS ? GROUP : GROUP / 2 * tokens + beside <= VECTORS ? GROUP / 2 : GROUP / 4;
 }
 
-/* Adds to the sums of `count` rows from `first` on what columns [begin, end), whole vectors, give. A sum adds up column by column,
- * whatever else is multiplied. */
-ALWAYS_INLINE void dot_columns(const row_group *rows, size_t first, size_t count, const kernel_input *x, size_t tokens,
-                               size_t begin, size_t end, size_t bytes, load_values *load,
-                               vector all[TOKENS_AT_ONCE][GROUP])
+/* Adds what columns [begin, end), whole vectors, give to the sums of `tokens` tokens with a group of rows; prefetches what comes
+ * after these columns if `fetch`. A sum adds up column by column, whatever else is multiplied. */
+ALWAYS_INLINE void dot_pass(const row_group *rows, const kernel_input *x, size_t from, size_t tokens, size_t begin,
+                            size_t end, size_t bytes, load_values *load, bool fetch, vector (*all)[GROUP])
 {
-    vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
-    FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) sum[t][r] = all[t][first + r];
-    for (size_t i = begin, line = 64 / bytes; i < end; i += line) {
-        fetch_rows_ahead(rows, first, count, i * bytes, 64);
-        for (size_t k = i; k < i + line && k < end; k += LANES) {
-            FOR_TOKENS token[t] = in_register(vector_load(x[t].values + k));
-            UNROLLED for (size_t r = 0; r < count; r++)
-            {
-                vector weights = load(rows->now[first + r], k, LANES);
-                FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+    size_t count = rows_at_once(tokens);
+    for (size_t first = 0; first < GROUP; first += count) {
+        vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
+        FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) sum[t][r] = all[from + t][first + r];
+        for (size_t i = begin, line = 64 / bytes; i < end; i += line) {
+            if (fetch)
+                fetch_rows_ahead(rows, first, count, i * bytes, 64);
+            for (size_t k = i; k < i + line && k < end; k += LANES) {
+                FOR_TOKENS token[t] = in_register(vector_load(x->values + (from + t) * x->columns + k));
+                UNROLLED for (size_t r = 0; r < count; r++)
+                {
+                    vector weights = load(rows->now[first + r], k, LANES);
+                    FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+                }
+            }
+        }
+        FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) all[from + t][first + r] = sum[t][r];
+    }
+}
+
+/* Multiplies a group of rows with all tokens, piece by piece of the columns: a row is fetched while all of them work, and each of
+ * its pieces is still in the L1 cache when the last token meets it. */
+ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t bytes, load_values *load,
+                            vector (*all)[GROUP])
+{
+    size_t whole = x->columns / LANES * LANES, most = x->count <= TOKENS_AT_ONCE ? TOKENS_AT_ONCE : PASS_TOKENS, i = 0;
+    for (size_t t = 0; t < x->count; t++)
+        clear(all[t]);
+    for (size_t end; i < whole; i = end) {
+        bool in_one = x->count <= TOKENS_AT_ONCE && rows_at_once(x->count) == GROUP;
+        end = in_one || whole - i < DOT_COLUMNS ? whole : i + DOT_COLUMNS;
+        for (size_t t = 0, tokens; t < x->count; t += tokens) {
+            tokens = tokens_of_pass(x->count - t, most);
+            switch (tokens) { /* constants, so that sums are registers */
+#define X(n)                                                          \
+    case n:                                                           \
+        if (t == 0)                                                   \
+            dot_pass(rows, x, t, n, i, end, bytes, load, true, all);  \
+        else                                                          \
+            dot_pass(rows, x, t, n, i, end, bytes, load, false, all); \
+        break;
+                TOKEN_COUNTS(X)
+#undef X
+            default:
+                break;
             }
         }
     }
-    FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) all[t][first + r] = sum[t][r];
+    for (size_t r = 0, rest = x->columns - whole; r < GROUP && rest > 0; r++) {
+        vector weights = load(rows->now[r], whole, rest);
+        for (size_t t = 0; t < x->count; t++)
+            all[t][r] = vector_fma(all[t][r], weights, load_first(x->values + t * x->columns + whole, rest));
+    }
 }
 
-ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t tokens, size_t bytes,
-                            load_values *load, group_sums *sums)
+/* What dot_rows computes, of one format. */
+typedef void dot_all_function(const row_group *rows, const kernel_input *x, vector (*all)[GROUP]);
+
+/* Multiplies rows [begin, end) with at most FEW_OF_FLOATS tokens, in streams as rows_in_streams does. */
+ALWAYS_INLINE void few_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                              float *y, size_t y_stride, dot_all_function *dot)
 {
-    vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
-    size_t whole = x->columns / LANES * LANES, at_once = rows_at_once(tokens), i = 0;
-    FOR_TOKENS clear(sum[t]);
-    for (size_t end; i < whole; i = end) {
-        end = at_once == GROUP || whole - i < DOT_COLUMNS ? whole : i + DOT_COLUMNS;
-        for (size_t first = 0; first < GROUP; first += at_once)
-            dot_columns(rows, first, at_once, x, tokens, i, end, bytes, load, sum);
-    }
-    if (i < x->columns) {
-        FOR_TOKENS token[t] = load_first(x[t].values + i, x->columns - i);
-        for (size_t r = 0; r < GROUP; r++) {
-            vector weights = load(rows->now[r], i, x->columns - i);
-            FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+    size_t apart = (end - begin + GROUP - 1) / GROUP;
+    for (size_t i = begin; i < begin + apart; i++) {
+        row_group rows = group_of_rows(w, list, i, apart, end);
+        if (i == begin)
+            fetch_begin(&rows, w->row_bytes);
+        vector sums[FEW_OF_FLOATS][GROUP];
+        dot(&rows, x, sums);
+        for (size_t t = 0; t < x->count; t++) {
+            group_sums of_rows = sum_of_8(sums[t]);
+            store_sums(&of_rows, apart, end - i, y + t * y_stride + i);
         }
     }
-    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- many tokens ---- */
@@ -140,23 +182,23 @@ ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t beg
 }
 
 /* Defines the product of a float format of `bytes` bytes per value whose load_NAME is defined. */
-#define FLOAT_PRODUCT(name, bytes, level)                                                                        \
-    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums) \
-    {                                                                                                            \
-        dot_rows(rows, x, tokens, bytes, load_##name, sums);                                                     \
-    }                                                                                                            \
-    ALWAYS_INLINE void fill_##name(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start,    \
-                                   size_t columns, panel *p)                                                     \
-    {                                                                                                            \
-        fill_from_floats(w, list, i, end, start, columns, p, load_##name);                                       \
-    }                                                                                                            \
-    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,        \
-                                         const kernel_input *x, float *y, size_t y_stride)                       \
-    {                                                                                                            \
-        if (x->count <= FEW_OF_FLOATS)                                                                           \
-            rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                                    \
-        else                                                                                                     \
-            many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                       \
+#define FLOAT_PRODUCT(name, bytes, level)                                                                     \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, vector(*sums)[GROUP])         \
+    {                                                                                                         \
+        dot_rows(rows, x, bytes, load_##name, sums);                                                          \
+    }                                                                                                         \
+    ALWAYS_INLINE void fill_##name(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start, \
+                                   size_t columns, panel *p)                                                  \
+    {                                                                                                         \
+        fill_from_floats(w, list, i, end, start, columns, p, load_##name);                                    \
+    }                                                                                                         \
+    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,     \
+                                         const kernel_input *x, float *y, size_t y_stride)                    \
+    {                                                                                                         \
+        if (x->count <= FEW_OF_FLOATS)                                                                        \
+            few_tokens(w, list, begin, end, x, y, y_stride, dot_##name);                                      \
+        else                                                                                                  \
+            many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                    \
     }
 
 /* Defines the products of a level: of block formats with float32 activations, for which weights are decoded to float32,

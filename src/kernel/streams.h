@@ -49,14 +49,19 @@ ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
     fetch_rows_ahead(rows, 0, GROUP, at, bytes);
 }
 
-/* Multiplies a group of rows with tokens t, t + 1 ...; returns with how many: of all that are left, so many that every pass
- * has about the same number. */
+/* Returns how many of `left` tokens the next pass takes, at most `most`: so many that every pass has about the same number. */
+ALWAYS_INLINE size_t tokens_of_pass(size_t left, size_t most)
+{
+    size_t passes = (left + most - 1) / most;
+    return (left + passes - 1) / passes;
+}
+
+/* Multiplies a group of rows with tokens t, t + 1 ...; returns with how many. */
 ALWAYS_INLINE size_t dot_some(const row_group *rows, const kernel_input *x, size_t t, group_sums *sums,
                               dot_function *dot)
 {
     kernel_input some[TOKENS_AT_ONCE];
-    size_t left = x->count - t, passes = (left + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE,
-           tokens = (left + passes - 1) / passes;
+    size_t tokens = tokens_of_pass(x->count - t, TOKENS_AT_ONCE);
     for (size_t k = 0; k < tokens; k++)
         some[k] = one_token(x, t + k);
     switch (tokens) {
@@ -72,6 +77,36 @@ ALWAYS_INLINE size_t dot_some(const row_group *rows, const kernel_input *x, size
     return tokens;
 }
 
+/* Returns rows i, i + apart, i + 2 * apart ... of the range or list that ends at `end`. An incomplete group repeats the last row. */
+ALWAYS_INLINE row_group group_of_rows(const matrix *w, const uint32_t *list, size_t i, size_t apart, size_t end)
+{
+    row_group rows;
+    for (size_t r = 0; r < GROUP; r++) {
+        size_t now = i + r * apart, next = now + 1;
+        rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
+        rows.ahead[r] =
+            list ? (uintptr_t)listed_row(w, list, next < end ? next : end - 1) : (uintptr_t)rows.now[r] + AHEAD;
+    }
+    return rows;
+}
+
+/* Prefetches the first bytes of all streams; later bytes are prefetched on the way. */
+ALWAYS_INLINE void fetch_begin(const row_group *rows, size_t row_bytes)
+{
+    for (size_t r = 0; r < GROUP; r++)
+        for (size_t k = 0; k < AHEAD && k < row_bytes; k += 64)
+            __builtin_prefetch(rows->now[r] + k);
+}
+
+/* Stores a token's sums of a group: y[r * apart] for the first `rows` of them, those before the range's end. */
+ALWAYS_INLINE void store_sums(const group_sums *from, size_t apart, size_t rows, float *y)
+{
+    float sums[GROUP];
+    memcpy(sums, from, sizeof(sums));
+    for (size_t r = 0; r < GROUP && r * apart < rows; r++)
+        y[r * apart] = sums[r];
+}
+
 /* Multiplies rows [begin, end) with every token, eight at a time; further tokens find the rows in the cache. The rows of a
  * group are not neighbours: they are an eighth of the range apart, so that each is a stream of its own. The CPU's hardware
  * prefetch ends at a page, so one stream gets 12 GB/s where eight get 20 (README.md). With a list the whole next row of each
@@ -82,25 +117,14 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
 {
     size_t apart = (end - begin + GROUP - 1) / GROUP;
     for (size_t i = begin; i < begin + apart; i++) {
-        row_group rows;
-        for (size_t r = 0; r < GROUP; r++) { /* an incomplete group repeats the last row */
-            size_t now = i + r * apart, next = now + 1;
-            rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
-            rows.ahead[r] =
-                list ? (uintptr_t)listed_row(w, list, next < end ? next : end - 1) : (uintptr_t)rows.now[r] + AHEAD;
-        }
-        if (i == begin) /* prefetch the first bytes of all streams; later bytes are prefetched on the way */
-            for (size_t r = 0; r < GROUP; r++)
-                for (size_t k = 0; k < AHEAD && k < w->row_bytes; k += 64)
-                    __builtin_prefetch(rows.now[r] + k);
+        row_group rows = group_of_rows(w, list, i, apart, end);
+        if (i == begin)
+            fetch_begin(&rows, w->row_bytes);
         for (size_t t = 0, tokens; t < x->count; t += tokens) {
-            group_sums in_registers[TOKENS_AT_ONCE];
-            float sums[TOKENS_AT_ONCE][GROUP];
-            tokens = dot_some(&rows, x, t, in_registers, dot);
-            memcpy(sums, in_registers, tokens * sizeof(*sums));
+            group_sums sums[TOKENS_AT_ONCE];
+            tokens = dot_some(&rows, x, t, sums, dot);
             for (size_t k = 0; k < tokens; k++)
-                for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
-                    y[(t + k) * y_stride + i + r * apart] = sums[k][r];
+                store_sums(&sums[k], apart, end - i, y + (t + k) * y_stride + i);
             for (size_t r = 0; r < GROUP; r++) /* prefetched already */
                 rows.ahead[r] = (uintptr_t)rows.now[r];
         }
