@@ -40,6 +40,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
         for (size_t t = 0; t < tokens && x->next; t++)
             __builtin_prefetch(next_token(x, t, line), 0, NEXT_TILE);
         size_t end = columns - line < LINE ? columns : line + LINE;
+        TWICE
         for (size_t k = line; k < end; k++) {
             vector a = vector_load(p->weights[k]), b = vector_load(p->weights[k] + LANES);
             UNROLLED

@@ -25,27 +25,46 @@ ALWAYS_INLINE size_t rows_at_once(size_t tokens)
     return GROUP * tokens + beside <= VECTORS ? GROUP : GROUP / 2 * tokens + beside <= VECTORS ? GROUP / 2 : GROUP / 4;
 }
 
+/* Adds what LANES columns from k give to the sums of `tokens` tokens with `count` rows from `first`. */
+ALWAYS_INLINE void dot_step(const row_group *rows, size_t first, size_t count, const float *x, size_t stride,
+                            size_t tokens, size_t k, load_values *load, vector sum[TOKENS_AT_ONCE][GROUP])
+{
+    vector token[TOKENS_AT_ONCE];
+    FOR_TOKENS token[t] = in_register(vector_load(x + t * stride + k));
+    UNROLLED
+    for (size_t r = 0; r < count; r++) {
+        vector weights = load(rows->now[first + r], k, LANES);
+        FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+    }
+}
+
 /* Adds what columns [begin, end), whole vectors, give to the sums of `tokens` tokens with a group of rows; prefetches what comes
  * after these columns if `fetch`. A sum adds up column by column, whatever else is multiplied. */
 ALWAYS_INLINE void dot_pass(const row_group *rows, const kernel_input *x, size_t from, size_t tokens, size_t begin,
                             size_t end, size_t bytes, load_values *load, bool fetch, vector (*all)[GROUP])
 {
-    size_t count = rows_at_once(tokens);
+    const size_t count = rows_at_once(tokens), line = 64 / bytes;
+    const bool full = count * tokens + tokens + 1 == VECTORS; /* gcc, which unrolls more, then has to store sums */
+    const float *values = x->values + from * x->columns;
     for (size_t first = 0; first < GROUP; first += count) {
-        vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
+        vector sum[TOKENS_AT_ONCE][GROUP];
         FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) sum[t][r] = all[from + t][first + r];
-        for (size_t i = begin, line = 64 / bytes; i < end; i += line) {
+        size_t i = begin;
+        for (; i + line <= end; i += line) {
             if (fetch)
                 fetch_rows_ahead(rows, first, count, i * bytes, 64);
-            for (size_t k = i; k < i + line && k < end; k += LANES) {
-                FOR_TOKENS token[t] = in_register(vector_load(x->values + (from + t) * x->columns + k));
-                UNROLLED for (size_t r = 0; r < count; r++)
-                {
-                    vector weights = load(rows->now[first + r], k, LANES);
-                    FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
-                }
+            if (full) {
+                TWICE
+                for (size_t k = 0; k < line; k += LANES)
+                    dot_step(rows, first, count, values, x->columns, tokens, i + k, load, sum);
+            } else {
+                UNROLLED
+                for (size_t k = 0; k < line; k += LANES)
+                    dot_step(rows, first, count, values, x->columns, tokens, i + k, load, sum);
             }
         }
+        for (; i < end; i += LANES)
+            dot_step(rows, first, count, values, x->columns, tokens, i, load, sum);
         FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) all[from + t][first + r] = sum[t][r];
     }
 }
