@@ -36,6 +36,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
     UNROLLED
     for (size_t t = 0; t < tokens; t++)
         sum[t][0] = sum[t][1] = vector_of(0);
+    fetch_sums(y, y_stride, tokens, PANEL_ROWS);
     for (size_t line = 0; line < columns; line += LINE) {
         for (size_t t = 0; t < tokens && x->next; t++)
             __builtin_prefetch(next_token(x, t, line), 0, NEXT_TILE);

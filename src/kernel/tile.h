@@ -31,6 +31,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, siz
     UNROLLED
     for (size_t i = 0; i < count * REGISTERS; i++)
         sum[i / REGISTERS][i % REGISTERS] = vector_of(0);
+    fetch_sums(y, y_stride, count, PANEL_ROWS);
     for (size_t g = 0; g < columns / kind.group; g++) {
         integers dot[TILE_TOKENS][REGISTERS];
         for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */

@@ -51,6 +51,14 @@ ALWAYS_INLINE void add_sums(vector sum, bool first, size_t n, float *out)
     store_first(out, n, sum);
 }
 
+/* Fetches the `rows` sums of each of `tokens` tokens, which add_sums will add to: with many tokens they lie in the third cache. */
+ALWAYS_INLINE void fetch_sums(const float *y, size_t y_stride, size_t tokens, size_t rows)
+{
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t i = 0; i < rows; i += 64 / sizeof(*y))
+            __builtin_prefetch(y + t * y_stride + i, 1);
+}
+
 /* Sets the sums of a group of rows to zero. */
 ALWAYS_INLINE void clear(vector sum[GROUP])
 {
