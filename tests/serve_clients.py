@@ -636,7 +636,7 @@ BAD_FIELDS = [
     ("temperature", ["hot", -1, 101, [], True]), ("top_p", ["x", -0.1, 1.5]), ("top_k", [1.5, -1, "x"]),
     ("min_p", [2, "x"]), ("repeat_penalty", [0, "x"]), ("presence_penalty", [101, {}]), ("frequency_penalty", [-101, []]),
     ("seed", ["x", 1.5]), ("max_tokens", [-1, "x", 1 << 40, 1.5]), ("max_completion_tokens", [-1, "x"]),
-    ("n", [0, 129, "x"]), ("stream", [1, "yes"]), ("ignore_eos", [1]), ("stop", [1, "", [""], [1], ["x"] * 17]),
+    ("n", [0, 129, "x"]), ("stream", [1, "yes"]), ("ignore_eos", [1]), ("stop", [1, "", [""], [1], ["x"] * 17, "x" * 4097, ["x" * 300] * 16]),
     ("logit_bias", [[], {"x": 1}, {"1": "x"}, {"1": 101}, {"-1": 1}, {"512": 1}]), ("stream_options", [1, "x", {"include_usage": True}]),
     ("grammar", [1, {}, "", "x ::= y", "root ::= root", "root ::= [a-"]), ("json_schema", ["x", {"type": "strin"}, {"not": {}}]),
 ]
@@ -1040,6 +1040,27 @@ def check_keys():
     same("exit status", s.process.wait(60), 0)
 
 
+def check_large_requests():
+    """What is small as text and large in memory, and bodies of those who have no key."""
+    s = Server("--api-key", "one", "--body-limit", "100M", "-t", "1", "-c", "512")
+    key = {"Authorization": "Bearer one"}
+    refused(s, "many lists", TEXT, b'{"prompt":[' + b"[]," * 200000 + b"[]]}", 400, None, headers=key)
+    same("brackets in a text", s.ask(TEXT, completion("x", user='\\"[{' * 70000, max_tokens=1), headers=key)[0], 200)
+    tool = {"type": "function", "name": "a", "function": {"name": "a"}, "junk": [1] * 50000}
+    refused(s, "a large tool", CHAT, chat("x", tools=[tool]), 400, "tools", headers=key)
+    refused(s, "a large tool, repeated", "/v1/responses", {"input": "x", "tools": [tool]}, 400, "tools", headers=key)
+    refused(s, "probabilities", TEXT, completion([[1] * 500] * 120, echo=True, logprobs=20, max_tokens=0), 400, "logprobs",
+            headers=key)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+    waiting = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(6)]
+    for connection in waiting: # 600 MB; the bodies of all requests may have 512 MiB
+        connection.sendall(head + b" " * 99999990)
+    same("beside bodies without a key", s.ask(TEXT, completion("x", max_tokens=1), headers=key)[0], 200)
+    for connection in waiting:
+        connection.close()
+    s.end()
+
+
 # ------------------------------------------------------------------ several models
 
 # What each is called by clients; its file.
@@ -1156,7 +1177,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys, check_large_requests,
                  check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()

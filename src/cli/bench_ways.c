@@ -88,7 +88,7 @@ static hearth_status take_sizes(const char *list, double sizes[MAX_SIZES], size_
         if (*count == MAX_SIZES)
             return fail(error, HEARTH_INVALID, "bench: --simulate-vram: more than %d sizes", MAX_SIZES);
         options_take_word(&list, word);
-        TRY(common_size("bench", "simulate-vram", word, &bytes, error));
+        TRY(options_size("bench: --simulate-vram", word, &bytes, error));
         sizes[*count] = (double)bytes;
     }
     return HEARTH_OK;
@@ -99,11 +99,9 @@ static hearth_status take_sizes(const char *list, double sizes[MAX_SIZES], size_
 /* Measures, and plans for a device of the size. The engine on the CPU alone is made on the way. */
 static hearth_status open_plan(contest *c, progress *p, hearth_error *error)
 {
-    char size[32];
     hearth_session_options session = bench_session(c->options->bench);
     engine_options o = *c->options->engine;
-    snprintf(size, sizeof size, "%.0f", c->size);
-    o.vram = size;
+    o.vram = (uint64_t)c->size;
     o.context = session.context;
     o.sequences = session.sequences;
     c->loaded = (loaded){.model = c->model, .info = c->info};
@@ -465,7 +463,7 @@ static const char *device_of(const engine_options *o, char found[32])
 static hearth_status check(const contest *c, hearth_error *error)
 {
     const engine_options *o = c->options->engine;
-    if (o->vram || o->hot_set || o->gpu_layers.given || o->gpu_neurons.given)
+    if (o->vram > 0 || o->hot_set || o->gpu_layers.given || o->gpu_neurons.given)
         return fail(error, HEARTH_INVALID, "bench: --simulate-vram: says itself what the device has and does");
     if (strstr(c->spec, "memory="))
         return fail(error, HEARTH_INVALID, "bench: --device: %s: --simulate-vram says how much memory it has", c->spec);

@@ -16,6 +16,7 @@ typedef enum option_kind {
     OPTION_TEXT,        /* const char * */
     OPTION_TEXTS,       /* text_list: may be given several times                          */
     OPTION_COUNT,       /* uint32_t within [least, most]                                  */
+    OPTION_SIZE,        /* uint64_t: bytes, such as 500M or 4G; rows leave 0 where none is given */
     OPTION_SEED,        /* optional_seed: any uint64_t                                    */
     OPTION_NUMBER,      /* float within [least, most]                                     */
     OPTION_GIVEN,       /* optional_number: the same, but records whether it was given */
@@ -61,6 +62,7 @@ typedef struct option {
     const char *help;
     double least, most;         /* of numbers; both 0: whatever the type holds */
     bool unlimited;             /* counts: -1 is accepted as 0, "no limit" */
+    bool none;                  /* sizes: 0 is accepted as 1 byte, as little as can be */
     const char *const *choices; /* NULL-terminated                                   */
     /* Appends the possible values, which some other table defines, after `help`; NULL: nothing. */
     void (*list)(char *out, size_t size);

@@ -101,9 +101,11 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
          "those that are active most often lately (adaptive), or lately in the prompt (frozen: nothing changes during "
          "an answer). auto, the default: adaptive where the model placed itself, else off"),
      .choices = hot_set_choices},
-    {OPTION_ROW(0, "vram", TEXT, engine_options, vram, "SIZE",
-                "what a plan may take of the device's memory (8G); else its budget")},
-    {OPTION_ROW(0, "ram", TEXT, engine_options, ram, "SIZE", "what a plan may take of main memory; else what is free")},
+    {OPTION_ROW(0, "vram", SIZE, engine_options, vram, "SIZE",
+                "what a plan may take of the device's memory, such as 8G; else its budget"),
+     .none = true},
+    {OPTION_ROW(0, "ram", SIZE, engine_options, ram, "SIZE", "what a plan may take of main memory; else what is free"),
+     .none = true},
     {OPTION_ROW(
          0, "stream", CHOICE, engine_options, stream, "auto|on|off",
          "experimental: while a prompt is read, neurons of the CPU are copied to the device and computed there, in "
@@ -154,23 +156,6 @@ char *common_own_folder(const char *name)
 {
     char path[PATH_MAX];
     return find_own(path, "../..", name) ? mem_copy_text(path, strlen(path)) : NULL;
-}
-
-hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
-                          hearth_error *error)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    double size = strtod(text, &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    bool known = end > text && (!*end || (unit && !end[1]));
-    for (const char *u = units; known && unit && u <= unit; u++)
-        size *= 1000;
-    if (!known || !(size >= 1 && size < 1e18))
-        return fail(error, HEARTH_INVALID, "%s%s--%s: '%s' is not a size like 500M or 4G",
-                    command_path ? command_path : "", command_path ? ": " : "", name, text);
-    *out = (uint64_t)size;
-    return HEARTH_OK;
 }
 
 hearth_status common_open_tokenizer(checkpoint **c, tokenizer **t, const char *path, hearth_error *error)

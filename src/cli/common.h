@@ -38,10 +38,10 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
-    unsigned hot_set;       /* auto, off, then those of hearth_hot_set (hot_set.h)                     */
-    const char *vram, *ram; /* sizes that a plan may take; NULL: the device's budget, and what is free */
-    bool plans;             /* set by commands that let the model place itself beside a device         */
-    uint32_t sequences;     /* that such a plan leaves room for; 0: one                                */
+    unsigned hot_set;   /* auto, off, then those of hearth_hot_set (hot_set.h)                     */
+    uint64_t vram, ram; /* bytes that a plan may take; 0: the device's budget, and what is free */
+    bool plans;         /* set by commands that let the model place itself beside a device         */
+    uint32_t sequences; /* that such a plan leaves room for; 0: one                                */
     message_options messages;
 } engine_options;
 
@@ -111,9 +111,6 @@ void common_unload(loaded *l);
 /* Returns what the options say of an engine; placement: NULL: the default one. */
 hearth_engine_options common_engine_options(const engine_options *o, const hearth_placement *placement, progress *p);
 
-/* Reads a size like "500M" or "4G". command_path: for the error; NULL: any. HEARTH_INVALID: it is none; name: the option's, for the error. */
-hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
-                          hearth_error *error);
 /* Returns a folder that comes with hearth, "machines" or "shapes", found from where the program lies; NULL: it is not
  * there, or no memory. Free with mem_free. */
 char *common_own_folder(const char *name);
@@ -138,8 +135,6 @@ hearth_status common_choose_device(const char **spec, char found[32], const engi
 
 /* ------------------------------------------------------------------ a model that places itself (planning.c) */
 
-/* Reads --vram and --ram; 0: not given. */
-hearth_status planning_sizes(const engine_options *o, uint64_t *vram, uint64_t *ram, hearth_error *error);
 /* Returns whether a model is to place itself: the command lets it, nothing says where things are to be, and there is a
  * device. *spec: that device, owned by `found`. */
 bool planning_wanted(const engine_options *o, const char **spec, char found[32]);

@@ -1,5 +1,6 @@
 /* help.c - lays out help texts from the tables. */
 #include "help.h"
+#include "../base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 /* The column where descriptions begin, and the width of lines. */
 #define HELP_COLUMN 32
 #define HELP_WIDTH  100
+#define LIST_SIZE   512 /* characters of an option's possible values */
 
 /* Prints text from column `at` on, wrapped between words, with further lines indented. */
 static void print_wrapped(const char *text, int indent, int at)
@@ -32,11 +34,16 @@ static void print_wrapped(const char *text, int indent, int at)
     putchar('\n');
 }
 
-void help_option(char out[HELP_OPTION_SIZE], const option *o)
+char *help_option(const option *o)
 {
-    int n = snprintf(out, HELP_OPTION_SIZE, "%s%s", o->help, o->list ? ": " : "");
-    if (o->list && n >= 0 && n < HELP_OPTION_SIZE)
-        o->list(out + n, HELP_OPTION_SIZE - (size_t)n);
+    char values[LIST_SIZE] = "";
+    if (o->list)
+        o->list(values, sizeof values);
+    size_t size = strlen(o->help) + strlen(values) + sizeof ": ";
+    char *out = mem_new(size);
+    if (out)
+        snprintf(out, size, "%s%s%s", o->help, o->list ? ": " : "", values);
+    return out;
 }
 
 static void print_option(const option *o)
@@ -52,9 +59,9 @@ static void print_option(const option *o)
         n = 0;
     }
     printf("%*s", HELP_COLUMN - n, "");
-    char text[HELP_OPTION_SIZE];
-    help_option(text, o);
-    print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
+    char *text = help_option(o);
+    print_wrapped(text ? text : o->help, HELP_COLUMN, HELP_COLUMN);
+    mem_free(text);
 }
 
 static void print_commands(const command *const *commands)

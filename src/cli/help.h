@@ -12,9 +12,9 @@
 /* What else the overview says: before the list of commands, and after it. */
 extern const char help_about[], help_conventions[];
 
-/* The description of an option, with the possible values where another table defines them. */
-#define HELP_OPTION_SIZE 512
-void help_option(char out[HELP_OPTION_SIZE], const option *o);
+/* Returns the description of an option, with the possible values where another table defines them; NULL: no memory. The caller
+ * frees it. */
+char *help_option(const option *o);
 
 /* Prints the list of all commands. */
 void help_overview(void);

@@ -3,6 +3,7 @@
  * The pages are roff with the macros of man(7): hearth.1 about the whole, and one page for each command and subcommand. All
  * text goes through put_text, which escapes what roff takes for its own; requests are written by put alone. */
 #include "../base/file.h"
+#include "../base/memory.h"
 #include "../base/text.h"
 #include "help.h"
 
@@ -138,7 +139,6 @@ static void put_commands(page *p, const command *const *commands)
 static void put_option(page *p, const option *o)
 {
     const char letter[2] = {o->letter, 0};
-    char text[HELP_OPTION_SIZE];
     put(p, ".TP\n");
     if (o->letter) {
         put_font(p, "B", "-", letter);
@@ -158,8 +158,9 @@ static void put_option(page *p, const option *o)
         put_font(p, "I", "", o->value);
     }
     put(p, "\n");
-    help_option(text, o);
-    put_paragraph(p, text);
+    char *text = help_option(o);
+    put_paragraph(p, text ? text : o->help);
+    mem_free(text);
 }
 
 /* What every command understands without a row of its own. */

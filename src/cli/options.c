@@ -163,6 +163,28 @@ static hearth_status put_count(parser *p, const option *o, const char *shown, co
     return HEARTH_OK;
 }
 
+hearth_status options_size(const char *what, const char *text, uint64_t *out, hearth_error *error)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double size = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    bool known = end > text && (!*end || (unit && !end[1]));
+    for (const char *u = units; known && unit && u <= unit; u++)
+        size *= 1000;
+    if (!known || !(size >= 1 && size < 1e18))
+        return fail(error, HEARTH_INVALID, "%s: '%s' is not a size like 500M or 4G", what, text);
+    *out = (uint64_t)size;
+    return HEARTH_OK;
+}
+
+static hearth_status put_size(parser *p, const option *o, const char *shown, const char *text, void *target)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%s: %s", p->command->path, shown);
+    return options_size(what, o->none && strcmp(text, "0") == 0 ? "1" : text, target, p->error);
+}
+
 static hearth_status put_seed(parser *p, const option *o, const char *shown, const char *text, void *target)
 {
     (void)o;
@@ -238,6 +260,7 @@ static const struct {
     [OPTION_TEXT] = {put_text, sizeof(const char *)},
     [OPTION_TEXTS] = {put_texts, sizeof(text_list)},
     [OPTION_COUNT] = {put_count, sizeof(uint32_t)},
+    [OPTION_SIZE] = {put_size, sizeof(uint64_t)},
     [OPTION_SEED] = {put_seed, sizeof(optional_seed)},
     [OPTION_NUMBER] = {put_number, sizeof(float)},
     [OPTION_GIVEN] = {put_given, sizeof(optional_number)},

@@ -14,6 +14,9 @@ hearth_status options_parse(const command *c, char *const *arguments, size_t cou
 /* Finds the row that an argument names ("-m", "--model", "--model=x", "-ngl"), and its table. NULL: there is none. */
 const option *options_find(const command *c, const char *argument, const option_table **table);
 
+/* Reads a size like "500M" or "4G", in bytes; what: names it in the error. HEARTH_INVALID: it is none. */
+hearth_status options_size(const char *what, const char *text, uint64_t *out, hearth_error *error);
+
 /* Parses "1,2,3" (blanks also separate), "@FILE" for such text in a file, or "@-" for standard input; may be empty.
  * what: names the list in errors. */
 hearth_status options_number_list(const char *what, const char *text, double least, double most, number_list *out,

@@ -119,8 +119,7 @@ static hearth_status plan_on(const plan_values *v, const machine *on, const mode
 {
     cost_model cost;
     plan found;
-    uint64_t vram, ram;
-    TRY(planning_sizes(&v->engine, &vram, &ram, error));
+    uint64_t vram = v->engine.vram, ram = v->engine.ram;
     double budget = on->device_count > 0 ? on->devices[0].budget_bytes.value : 0;
     plan_request request =
         plan_request_free(vram > 0 && (double)vram < budget ? (double)vram : budget,

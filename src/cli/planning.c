@@ -37,8 +37,8 @@ static char *with_budget(const char *spec, uint64_t vram)
 }
 
 /* Creates the runtime, after the machine was described: its device is measured while nobody else uses it. */
-static hearth_status start(loaded *l, const engine_options *o, const char *spec, uint64_t vram, const char *folder,
-                           machine *on, progress *p, hearth_error *error)
+static hearth_status start(loaded *l, const engine_options *o, const char *spec, const char *folder, machine *on,
+                           progress *p, hearth_error *error)
 {
     char problem[MACHINE_PROBLEM], *own = NULL;
     machine_options measure = {.threads = o->threads,
@@ -51,8 +51,8 @@ static hearth_status start(loaded *l, const engine_options *o, const char *spec,
         .threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder, .log = common_log(&o->messages)};
     TRY(machine_measure(on, &measure, problem, error));
     if (spec) { /* a budget beyond that of the device is none */
-        bool smaller = on->device_count > 0 && (double)vram < on->devices[0].budget_bytes.value;
-        own = with_budget(spec, smaller ? vram : 0);
+        bool smaller = on->device_count > 0 && (double)o->vram < on->devices[0].budget_bytes.value;
+        own = with_budget(spec, smaller ? o->vram : 0);
         if (!own)
             return fail_memory(error, "device", strlen(spec));
     }
@@ -62,33 +62,14 @@ static hearth_status start(loaded *l, const engine_options *o, const char *spec,
     return status;
 }
 
-/* Reads --vram or --ram; 0 of either is as little as can be. */
-static hearth_status read_size(const char *name, const char *text, uint64_t *out, hearth_error *error)
-{
-    if (text && strcmp(text, "0") == 0)
-        *out = 1;
-    else if (text)
-        return common_size(NULL, name, text, out, error);
-    return HEARTH_OK;
-}
-
-hearth_status planning_sizes(const engine_options *o, uint64_t *vram, uint64_t *ram, hearth_error *error)
-{
-    *vram = *ram = 0;
-    TRY(read_size("vram", o->vram, vram, error));
-    return read_size("ram", o->ram, ram, error);
-}
-
 hearth_status planning_open(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
                             hearth_error *error)
 {
     machine on;
-    uint64_t vram, ram;
-    TRY(planning_sizes(o, &vram, &ram, error));
     char *folder = common_cache_folder();
     hearth_placement *placement = NULL;
     hearth_status status;
-    TRY_OR(done, status, start(out, o, spec, vram, folder, &on, p, error));
+    TRY_OR(done, status, start(out, o, spec, folder, &on, p, error));
     /* what they say is part of the placement */
     if (o->sparsity == HEARTH_MODE_PRUNED || o->threshold.given || o->recall.given) {
         engine_options cpu = *o;
@@ -104,8 +85,8 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
         .again = o->measure_again,
         .plan_only = plan_only,
         .must_use_device = o->device || o->gpu_layers.given || o->gpu_neurons.given,
-        .device_bytes = vram,
-        .host_bytes = ram,
+        .device_bytes = o->vram,
+        .host_bytes = o->ram,
         .context = o->context,
         .sequences = o->sequences,
         .kv = (hearth_kv)o->kv,

@@ -27,7 +27,8 @@ typedef struct serve_values {
     engine_options engine;
     chat_options chat;
     sampling_options sampling;
-    const char *host, *name, *key_file, *body, *cache_memory, *cache_folder;
+    const char *host, *name, *key_file, *cache_folder;
+    uint64_t body, cache_memory; /* bytes; 0: what full contexts take */
     uint32_t port, parallel, prompt_rows, draft, queue, connections, beat, patience;
     unsigned pooling;
     text_list keys;
@@ -68,7 +69,7 @@ static const option rows[] = {
          "what /v1/embeddings makes one vector of: the mean of the hidden states of all tokens of a text, or the "
          "last one, for models that were trained for that (default mean)"),
      .choices = pooling_choices},
-    {OPTION_ROW(0, "cache-memory", TEXT, serve_values, cache_memory, "SIZE",
+    {OPTION_ROW(0, "cache-memory", SIZE, serve_values, cache_memory, "SIZE",
                 "memory for keys and values of each model, of answers and of what earlier requests have read, which is "
                 "given up when it is "
                 "needed, the least recently used first (default: what --parallel full contexts take)"),
@@ -89,7 +90,7 @@ static const option rows[] = {
          "a stream that has to wait for so long says that it is worked on, since proxies and clients give up what "
          "is silent (default 15; 0: never)"),
      .alias = "sse-ping-interval", .least = 0, .most = 86400},
-    {OPTION_ROW(0, "body-limit", TEXT, serve_values, body, "SIZE", "the largest request (default 8M)")},
+    {OPTION_ROW(0, "body-limit", SIZE, serve_values, body, "SIZE", "the largest request (default 8M)")},
 };
 
 static void defaults(void *values)
@@ -102,7 +103,7 @@ static void defaults(void *values)
                         .connections = 4096,
                         .beat = 15,
                         .patience = 60,
-                        .body = "8M"};
+                        .body = 8000000};
     sampling_defaults(&v->sampling);
 }
 
@@ -361,7 +362,6 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
 {
     serve_values *v = values;
     entries all;
-    uint64_t body, cache = 0;
     return_large_pieces();
     TRY(serve_check(error));
     TRY(list_entries(&all, v, rest, error));
@@ -369,9 +369,6 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         TRY(check_several(&all, v, error));
     else if (v->name)
         all.items->name = v->name;
-    TRY(common_size("serve", "body-limit", v->body, &body, error));
-    if (v->cache_memory)
-        TRY(common_size("serve", "cache-memory", v->cache_memory, &cache, error));
     TRY(check_keys(&v->keys, error));
     if (v->key_file)
         TRY(read_keys(&v->keys, v->key_file, rest->memory, error));
@@ -381,7 +378,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
         .sampling = v->sampling.sampling,
         .has_seed = has_seed,
         .session = {.context = v->engine.context, .sequences = v->parallel, .kv = (hearth_kv)v->engine.kv},
-        .cache_bytes = cache,
+        .cache_bytes = v->cache_memory,
         .cache_folder = v->cache_folder,
         .prompt_rows = v->prompt_rows,
         .draft = v->draft,
@@ -394,7 +391,7 @@ static hearth_status run_serve(void *values, operands *rest, hearth_error *error
                        .connections = v->connections,
                        .beat = v->beat,
                        .patience = v->patience,
-                       .body_bytes = body < SIZE_MAX / 8 ? (size_t)body : SIZE_MAX / 8};
+                       .body_bytes = v->body < SIZE_MAX / 8 ? (size_t)v->body : SIZE_MAX / 8};
     return load_and_serve(&all, v, &common, &o, error);
 }
 

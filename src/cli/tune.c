@@ -18,8 +18,9 @@ typedef struct tune_values {
     const char *cpu;
     corpus_options corpus;
     float recall;
-    const char *budget, *disk, *memory;
-    unsigned choice; /* tuning_choice */
+    const char *budget;
+    uint64_t disk, memory; /* bytes */
+    unsigned choice;       /* tuning_choice */
     bool for_powerinfer;
     uint32_t epochs;
     bool keep_work, json;
@@ -50,9 +51,9 @@ static const option rows[] = {
 static const option limits[] = {
     THREADS_ROW(tune_values, threads),
     CPU_ROW(tune_values, cpu),
-    {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
+    {OPTION_ROW(0, "disk", SIZE, tune_values, disk, "SIZE",
                 "for hidden states, beside the tune file, until it is done (500M, 4G) (default 4G)")},
-    {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training (default 2G)")},
+    {OPTION_ROW(0, "memory", SIZE, tune_values, memory, "SIZE", "for training (default 2G)")},
     {OPTION_ROW(0, "keep-work", FLAG, tune_values, keep_work, NULL,
                 "leaves MODEL.tune.work where it is: another --recall or --budget then begins with the hidden states")},
 };
@@ -62,8 +63,8 @@ static void set_defaults(void *values)
     tune_values *v = values;
     v->recall = 0.99f;
     v->budget = "7%";
-    v->disk = "4G";
-    v->memory = "2G";
+    v->disk = 4000000000;
+    v->memory = 2000000000;
 }
 
 /* ------------------------------------------------------------------ sizes and shares */
@@ -347,11 +348,11 @@ static hearth_status run_tune(void *values, operands *rest, hearth_error *error)
                   .options = {.recall = v->recall,
                               .choice = (tuning_choice)v->choice,
                               .for_powerinfer = v->for_powerinfer,
-                              .epochs = v->epochs}};
+                              .epochs = v->epochs,
+                              .disk_bytes = v->disk,
+                              .memory_bytes = v->memory}};
     TRY(common_take_model("tune", &v->model, rest, CORPUS_FILES_MOST, false, error));
     TRY(corpus_options_take("tune", &v->corpus, rest, error));
-    TRY(common_size("tune", "disk", v->disk, &r.options.disk_bytes, error));
-    TRY(common_size("tune", "memory", v->memory, &r.options.memory_bytes, error));
     TRY(read_share("budget", v->budget, &r.options.budget, error));
     progress_init(&r.shown);
     hearth_status status = run_tuning(&r, rest->memory, error);

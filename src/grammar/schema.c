@@ -375,11 +375,12 @@ static const json_t *reference_target(const schema_compiler *c, const json_t *sc
     return text && *text == '#' ? follow_pointer(c->root, text + 1) : NULL;
 }
 
-const json_t *schema_resolve(const schema_compiler *c, const json_t *schema)
+const json_t *schema_resolve(schema_compiler *c, const json_t *schema)
 {
     for (uint32_t i = 0; i < GRAMMAR_DEPTH_LIMIT && schema; i++) {
         if (!json_object_get(schema, "$ref"))
             return schema;
+        c->effort += 1 + json_string_length(json_object_get(schema, "$ref")) / 16;
         schema = reference_target(c, schema);
     }
     return NULL;

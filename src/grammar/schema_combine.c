@@ -32,6 +32,23 @@ static size_t weight(const json_t *schema)
     return sum;
 }
 
+/* All values in a value, itself among them; long texts count for more. What a comparison looks at. */
+static size_t values_of(const json_t *value)
+{
+    size_t sum = 1 + json_string_length(value) / 64, i;
+    const char *name;
+    json_t *member;
+    json_array_foreach(value, i, member)
+    {
+        sum += values_of(member);
+    }
+    json_object_foreach((json_t *)value, name, member)
+    {
+        sum += values_of(member);
+    }
+    return sum;
+}
+
 /* ---- both hold */
 
 /* Whether names has this one. What is no string is in no list, however much there is to it; it is refused later. */
@@ -67,12 +84,16 @@ static hearth_status merge_member(schema_compiler *c, json_t *to, const char *ke
         json_object_foreach(value, name, one)
         {
             const json_t *same = json_object_get(had, name);
+            if (same)
+                TRY(schema_spend(c, keyword, values_of(one)));
             if (same && !json_equal(same, one))
                 return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "property '%.60s' is in several of them", name);
             ok = ok && json_object_set(had, name, one) == 0;
         }
-    } else if (!json_equal(had, value)) {
-        return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "several of them have %s", keyword);
+    } else {
+        TRY(schema_spend(c, keyword, values_of(value)));
+        if (!json_equal(had, value))
+            return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "several of them have %s", keyword);
     }
     return ok ? HEARTH_OK : fail_memory(c->error, "schema", 0);
 }
@@ -94,6 +115,7 @@ hearth_status schema_merge(schema_compiler *c, const json_t *a, const json_t *b,
     json_t *value;
     a = schema_resolve(c, a);
     b = schema_resolve(c, b);
+    TRY(schema_spend(c, "allOf", 0));
     if (!json_is_object(a) || !json_is_object(b))
         return schema_fail(c, HEARTH_UNSUPPORTED, "allOf", "only objects can be merged");
     TRY(schema_spend(c, "allOf", SCHEMA_COPY_EFFORT + weight(a) + weight(b)));
@@ -135,7 +157,7 @@ static bool same_value(const json_t *a, const json_t *b)
 {
     if (json_is_number(a) && json_is_number(b))
         return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b) || json_is_object(a) || json_is_array(a); /* of containers it is not known */
+    return json_is_object(a) || json_is_array(a) || json_equal(a, b); /* of containers it is not known */
 }
 
 /* Counts steps like schema_spend, where too many are no failure. */

@@ -113,15 +113,6 @@ typedef struct property_list {
     size_t count, capacity;
 } property_list;
 
-static bool is_required(const json_t *required, const char *name)
-{
-    const json_t *one;
-    size_t i;
-    json_array_foreach(required, i,
-                       one) if (json_is_string(one) && strcmp(json_string_value(one), name) == 0) return true;
-    return false;
-}
-
 /* Adds "name": value. */
 static hearth_status add_property(schema_compiler *c, property_list *list, const char *name, bool required,
                                   fragment value)
@@ -140,18 +131,31 @@ static hearth_status add_property(schema_compiler *c, property_list *list, const
     return HEARTH_OK;
 }
 
-/* The schema's properties in its order, then what is required beyond them. */
-static hearth_status add_properties(schema_compiler *c, const json_t *schema, property_list *list)
+/* Returns an object with the names of `required` as keys, which finds one at once; NULL: no memory. */
+static json_t *names_in(const json_t *required)
 {
-    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
-    const json_t *additional = json_object_get(schema, "additionalProperties"), *one;
+    json_t *names = json_object();
+    const json_t *one;
+    size_t i;
+    json_array_foreach(required, i, one)
+    {
+        if (names && json_is_string(one) && json_object_set_new(names, json_string_value(one), json_true()) != 0) {
+            json_decref(names);
+            names = NULL;
+        }
+    }
+    return names;
+}
+
+static hearth_status add_listed(schema_compiler *c, const json_t *schema, const json_t *wanted, property_list *list)
+{
     const char *name;
     json_t *member;
     fragment value;
-    size_t i, path = schema_enter(c, "properties");
-    json_object_foreach((json_t *)properties, name, member)
+    size_t path = schema_enter(c, "properties");
+    json_object_foreach(json_object_get(schema, "properties"), name, member)
     {
-        bool must = is_required(required, name);
+        bool must = json_object_get(wanted, name);
         if (json_is_false(member) && !must)
             continue;
         size_t place = schema_enter(c, name);
@@ -160,19 +164,26 @@ static hearth_status add_properties(schema_compiler *c, const json_t *schema, pr
         schema_leave(c, place);
     }
     schema_leave(c, path);
-    json_array_foreach(required, i, one)
+    return HEARTH_OK;
+}
+
+/* Adds what is required beyond the properties; takes each name from `wanted`, as `required` may have it again. */
+static hearth_status add_unlisted(schema_compiler *c, const json_t *schema, json_t *wanted, property_list *list)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *one;
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    fragment value;
+    size_t i;
+    json_array_foreach(json_object_get(schema, "required"), i, one)
     {
         if (!json_is_string(one))
             return schema_fail(c, HEARTH_FORMAT, "required", "expected names of properties");
-        name = json_string_value(one);
-        bool known = json_object_get(properties, name);
-        for (size_t k = 0; k < list->count && !known; k++)
-            known = strcmp(list->items[k].name, name) == 0;
-        if (known)
+        const char *name = json_string_value(one);
+        if (json_object_get(properties, name) || json_object_del(wanted, name) != 0)
             continue;
         if (json_is_false(additional))
             return schema_fail(c, HEARTH_FORMAT, "required", "'%.100s' is not among the properties", name);
-        path = schema_enter(c, "additionalProperties");
+        size_t path = schema_enter(c, "additionalProperties");
         if (additional)
             TRY(schema_value(c, additional, &value));
         else
@@ -181,6 +192,19 @@ static hearth_status add_properties(schema_compiler *c, const json_t *schema, pr
         TRY(add_property(c, list, name, true, value));
     }
     return HEARTH_OK;
+}
+
+/* The schema's properties in its order, then what is required beyond them. */
+static hearth_status add_properties(schema_compiler *c, const json_t *schema, property_list *list)
+{
+    json_t *wanted = names_in(json_object_get(schema, "required"));
+    if (!wanted)
+        return fail_memory(c->error, "schema", 0);
+    hearth_status status = add_listed(c, schema, wanted, list);
+    if (status == HEARTH_OK)
+        status = add_unlisted(c, schema, wanted, list);
+    json_decref(wanted);
+    return status;
 }
 
 /* Makes the rule of any other member, "key": value; GRAMMAR_NONE: there may be none. */

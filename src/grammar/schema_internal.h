@@ -70,7 +70,7 @@ fragment schema_any(schema_compiler *c);
 /* The text of a JSON value, written without blanks. */
 hearth_status schema_constant(schema_compiler *c, const json_t *value, fragment *out);
 /* Follows $ref to a schema that is none; NULL: it leads nowhere or in a circle. */
-const json_t *schema_resolve(const schema_compiler *c, const json_t *schema);
+const json_t *schema_resolve(schema_compiler *c, const json_t *schema);
 /* Reads a keyword's value, a count; *out is unchanged if the keyword is absent. */
 hearth_status schema_count(const schema_compiler *c, const json_t *schema, const char *keyword, uint32_t *out);
 

@@ -1,5 +1,6 @@
-/* ahead.h - the weights that panels will be filled from next, shared by all vector levels: they are fetched while the panels that
- * are there meet the tokens, so that memory and arithmetic work at the same time (README.md, Many tokens). */
+/* ahead.h - the weights that panels will be filled from next, shared by all vector levels: they are fetched while the panels
+ * that are there meet the tokens, so that memory and arithmetic work at the same time (README.md, Many tokens). A file
+ * includes this after it has defined PANELS, PANEL_ROWS and TILE_TOKENS. */
 #ifndef KERNEL_AHEAD_H
 #define KERNEL_AHEAD_H
 
@@ -29,10 +30,13 @@ ALWAYS_INLINE next_fill fill_after(const matrix *w, const uint32_t *list, size_t
                        .bytes = n / traits->block_values * traits->block_bytes};
 }
 
-/* Fetches one of `parts` equal parts of it into the second cache; a fill takes it from there. */
-ALWAYS_INLINE void fetch_part(const next_fill *next, size_t part, size_t parts)
+/* Fetches, into the second cache, from which a fill takes it, the share of one tile: tokens from t on, of `tokens`, with the panel
+ * of rows from `row` on. All tiles have equal shares. */
+ALWAYS_INLINE void fetch_share(const next_fill *next, size_t tokens, size_t t, size_t row)
 {
-    for (size_t r = next->rows * part / parts; r < next->rows * (part + 1) / parts; r++) {
+    size_t tiles = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * PANELS,
+           tile = t / TILE_TOKENS * PANELS + row / PANEL_ROWS;
+    for (size_t r = next->rows * tile / tiles; r < next->rows * (tile + 1) / tiles; r++) {
         const uint8_t *from = listed_row(next->w, next->list, next->row + r) + next->at;
         for (size_t i = 0; i < next->bytes; i += 64)
             __builtin_prefetch(from + i, 0, 2);

@@ -133,7 +133,6 @@ ALWAYS_INLINE void few_tokens(const matrix *w, const uint32_t *list, size_t begi
 static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
                        size_t y_stride, const next_fill *next)
 {
-    size_t times = (x->count + TILE_TOKENS - 1) / TILE_TOKENS;
     _Alignas(64) float together[PANELS > 1 ? TILE_TOKENS : 1][PANEL_COLUMNS];
     for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
         size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
@@ -145,7 +144,7 @@ static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns
             tokens.stride = PANEL_COLUMNS;
         }
         for (size_t i = 0; i < rows; i += PANEL_ROWS) {
-            fetch_part(next, t / TILE_TOKENS * PANELS + i / PANEL_ROWS, times * PANELS);
+            fetch_share(next, x->count, t, i);
             tiles[n](p + i / PANEL_ROWS, columns, &tokens, start == 0, rows - i, y + t * y_stride + i, y_stride);
             tokens.next = 0;
         }

@@ -72,9 +72,8 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
     part.stride = x->columns;
     for (size_t k = 0; k < count; k++)
         prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns, kind);
-    size_t times = (x->count + TILE_TOKENS - 1) / TILE_TOKENS;
     for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS) {
-        fetch_part(next, t / TILE_TOKENS * PANELS + r / PANEL_ROWS, times * PANELS);
+        fetch_share(next, x->count, t, r);
         switch (count) { /* a constant count lets the compiler keep the sums in registers */
 #define X(n)                                                                                       \
     case n:                                                                                        \

@@ -5,6 +5,8 @@
 #include <math.h>
 
 #define MOST_CANDIDATES 20
+/* Of prompts, in one answer that is no stream: each takes some hundred bytes until it ends. */
+#define MOST_PROBABILITIES ((size_t)1 << 20)
 /* What an answer has where the request does not say, in OpenAI's API. */
 #define TOKENS_DEFAULT 16
 
@@ -171,13 +173,26 @@ static bool check(const generation *g, const completion_fields *f, problem *p)
     return true;
 }
 
+static bool check_probabilities(const generation *g, const job *j, problem *p)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < j->prompt_count && j->scores_prompt && j->wants_probabilities && !g->streams; i++)
+        count += j->prompts[i].count * (j->choice_count / j->prompt_count) * (j->candidate_count + 1);
+    return count <= MOST_PROBABILITIES ||
+           problem_field(
+               p, "logprobs", "out_of_range",
+               "logprobs: %zu of the prompts' tokens, at most %zu are allowed in one answer; a stream has no limit",
+               count, MOST_PROBABILITIES);
+}
+
 /* Fills in a job and sends it; *out is its talk. */
 static bool send(served *m, const generation *g, const completion_fields *f, job *j, talk **out, problem *p)
 {
     j->wants_probabilities = f->candidates.given;
     j->candidate_count = f->candidates.value;
     j->scores_prompt = f->echoes && (f->candidates.given || g->most_tokens.value == 0);
-    if (!prompts_read(m, f->prompt, "prompt", j, p))
+    if (!prompts_read(m, f->prompt, "prompt", j, p) || !prompts_check(m, j, "prompt", p) ||
+        !check_probabilities(g, j, p))
         return false;
     *out = talk_new(m, &api.talk, j);
     if (!*out || (f->echoes && !echo(*out, f->prompt)))

@@ -139,6 +139,8 @@ static talk *begin(served *m, const talk_api *api, job *j, const conversation_fi
 bool conversation_answer(served *m, const talk_api *api, const conversation_fields *c, const generation *g, reply *out,
                          problem *p)
 {
+    if (!fields_check_size(c->tools, "tools", p))
+        return false;
     if (c->demands_call && g->format.param[0])
         return problem_field(p, "tool_choice", "invalid_value", "tool_choice: demands a call, and %s another answer",
                              g->format.param);

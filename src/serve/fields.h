@@ -52,4 +52,7 @@ enum field_types { FIELD_LIST = 1, FIELD_OBJECT = 2, FIELD_STRING = 4 };
  * behind in errors, "stream_options."; "": nothing. false: *p says which member is wrong. */
 bool fields_read(const field *rows, size_t count, const json_t *object, const char *path, void *record, problem *p);
 
+/* Refuses a value, `name` of a request, that would hold more than 2 MB of memory: for what stays while a request waits. */
+bool fields_check_size(const json_t *value, const char *name, problem *p);
+
 #endif

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MOST_CHOICES 128
-#define MOST_STOPS   16
-#define MOST_BIASES  1024
+#define MOST_CHOICES    128
+#define MOST_STOPS      16
+#define MOST_STOP_BYTES 4096 /* in all: every answer has a copy, and a table to search for them */
+#define MOST_BIASES     1024
 
 static const field rows[] = {
     GENERATION_TEMPERATURE,
@@ -45,6 +46,7 @@ static const field stream_rows[] = {
 
 bool generation_check_stops(const json_t *stops, const char *name, problem *p)
 {
+    size_t bytes = json_string_length(stops);
     if (json_is_string(stops) && json_string_length(stops) == 0)
         return problem_field(p, name, "invalid_value", "%s: must not be empty", name);
     if (json_array_size(stops) > MOST_STOPS)
@@ -53,6 +55,11 @@ bool generation_check_stops(const json_t *stops, const char *name, problem *p)
     for (size_t i = 0; i < json_array_size(stops); i++)
         if (json_string_length(json_array_get(stops, i)) == 0)
             return problem_field(p, name, "invalid_type", "%s[%zu]: must be a string, and not empty", name, i);
+        else
+            bytes += json_string_length(json_array_get(stops, i));
+    if (bytes > MOST_STOP_BYTES)
+        return problem_field(p, name, "out_of_range", "%s: has %zu bytes, at most %d are allowed", name, bytes,
+                             MOST_STOP_BYTES);
     return true;
 }
 

@@ -49,7 +49,7 @@ typedef struct exchange {
     double began;
     buffer body;
     size_t received;
-    bool is_too_large, no_memory; /* the body is dropped */
+    bool is_refused, is_too_large, no_memory; /* the body is dropped */
     bool is_handled;
     reply reply;
     buffer out; /* of a stream: [size] of which out_at were passed on */
@@ -235,7 +235,7 @@ static bool receive(exchange *x, const char *data, size_t size)
     x->is_too_large |= x->received > s->options.body_bytes;
     if (x->received > DROPPED_TIMES * s->options.body_bytes || clock_seconds() - x->began > 2.0 * s->options.patience)
         return false;
-    if (x->is_too_large || x->no_memory)
+    if (x->is_too_large || x->no_memory || x->is_refused)
         return true;
     x->no_memory = atomic_fetch_add(&s->body_bytes, size) + size > BODIES_BYTES || !buffer_put(&x->body, data, size);
     if (x->no_memory)
@@ -294,7 +294,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         x = *state = exchange_new(user, connection, method);
         if (!x)
             return MHD_NO;
+        problem p;
         x->is_too_large = is_hopeless(x);
+        x->is_refused = !find_route(x, path, &p);
         if (!x->is_too_large)
             return MHD_YES;
         handle(x, path);

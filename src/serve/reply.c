@@ -25,9 +25,33 @@ void reply_problem(reply *r, const problem *p)
     reply_json(r, problem_json(p, r->errors));
 }
 
+/* Of a body: a megabyte of empty ones would take eighty in memory. */
+#define MOST_CONTAINERS ((size_t)1 << 17)
+
+/* Counts objects and lists of a JSON text. */
+static size_t count_containers(span json)
+{
+    size_t count = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < json.size; i++) {
+        char c = json.data[i];
+        if (in_text && c == '\\')
+            i++;
+        else if (c == '"')
+            in_text = !in_text;
+        else
+            count += !in_text && (c == '{' || c == '[');
+    }
+    return count;
+}
+
 /* Parses the body of a request, which must be an object. NULL: *p says why. */
 static json_t *parse(span body, problem *p)
 {
+    if (count_containers(body) > MOST_CONTAINERS) {
+        (void)problem_set(p, 400, "out_of_range", "body: has more than %zu objects and lists", MOST_CONTAINERS);
+        return NULL;
+    }
     json_t *value;
     hearth_error error = {0};
     hearth_status status = json_parse(&value, body.size ? body.data : "", body.size, "body", &error);

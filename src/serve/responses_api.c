@@ -345,13 +345,23 @@ static bool send(served *m, const conversation_fields *c, const generation *g, j
     return has_memory ? false : problem_of(p, NULL, HEARTH_NO_MEMORY, "responses: out of memory");
 }
 
+/* What echo_json takes of the request as it is. */
+static bool check_echo(const json_t *body, problem *p)
+{
+    static const char *const echoed[] = {"tools", "tool_choice", "text"};
+    for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++)
+        if (!fields_check_size(json_object_get(body, echoed[i]), echoed[i], p))
+            return false;
+    return true;
+}
+
 static bool answer(served *m, json_t *body, reply *out, problem *p)
 {
     generation g = generation_default(m);
     conversation_fields c;
     return fields_read(FIELDS(rows), body, "", &g, p) && responses_read(body, &c, p) &&
            fields_read(FIELDS(text_rows), json_object_get(body, "text"), "text.", &g, p) &&
-           generation_read_format(body, "text.format", &g, p) &&
+           generation_read_format(body, "text.format", &g, p) && check_echo(body, p) &&
            send(m, &c, &g, echo_json(body, &c, &g), json_array(), out, p);
 }
 
