@@ -466,6 +466,33 @@ static void choosing(void **state)
     }
 }
 
+/* What is measured to choose is nobody's text: hot sets do not see it. */
+static void measuring_is_not_counted(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    const streaming choose = {HEARTH_STREAM_AUTO, 0};
+    const hearth_hot_options follow = {.how = HEARTH_HOT_SET_ADAPTIVE};
+    for (size_t i = 0; i < specs->count; i++) {
+        stack s;
+        device_info info;
+        hearth_error error;
+        hearth_hot_report report;
+        hearth_session_options options = options_with(0);
+        char *json = open_placement(&s, specs->text[i], RELU, HEARTH_MODE_EXACT, choose, options);
+        device_describe(s.engine->uploaded->device, &info);
+        hearth_session_destroy(s.session);
+        stack_check(hearth_engine_follow(s.engine, &follow, &error), &error);
+        s.engine->uploaded->stream_measured = false;
+        stack_check(hearth_session_create(&s.session, s.engine, &options, &error), &error);
+        assert_int_equal(s.engine->uploaded->stream_measured, info.is_gpu);
+        stack_check(hearth_engine_hot_set(s.engine, &report, &error), &error);
+        assert_true(report.layers > 0);
+        assert_int_equal(report.active, 0);
+        close_placement(&s, json);
+    }
+}
+
 /* ------------------------------------------------------------------ overlap */
 
 enum { MOST_SPANS = 4096 };
@@ -528,9 +555,11 @@ static void copies_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streamed_prompts), cmocka_unit_test(refusals),       cmocka_unit_test(failures),
-        cmocka_unit_test(budgets),          cmocka_unit_test(break_even),     cmocka_unit_test(measuring),
-        cmocka_unit_test(choosing),         cmocka_unit_test(copies_overlap),
+        cmocka_unit_test(streamed_prompts), cmocka_unit_test(refusals),
+        cmocka_unit_test(failures),         cmocka_unit_test(budgets),
+        cmocka_unit_test(break_even),       cmocka_unit_test(measuring),
+        cmocka_unit_test(choosing),         cmocka_unit_test(measuring_is_not_counted),
+        cmocka_unit_test(copies_overlap),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -37,9 +37,11 @@ static double shorter(double a, double b)
     return a < b ? a : b;
 }
 
-/* Times the CPU's neurons of a layer with rows of any values, in seconds of a neuron and a row. */
+/* Times the CPU's neurons of a layer with rows of any values, in seconds of a neuron and a row; needs the device lock. */
 static double time_cpu(hearth_session *s, uint32_t layer)
 {
+    const bool tallies = s->device->tallies;
+    s->device->tallies = false; /* nobody's text: what is active says nothing */
     size_t rows = s->batch < TIMED_ROWS ? s->batch : TIMED_ROWS, d = s->engine->model->hyper.embedding_length;
     double best = 1e30;
     for (size_t i = 0; i < rows * d; i++)
@@ -50,6 +52,7 @@ static double time_cpu(hearth_session *s, uint32_t layer)
         best = shorter(best, clock_seconds() - begin);
     }
     hearth_session_reset_counts(s);
+    s->device->tallies = tallies;
     return best / (double)rows / device_stream_neurons(s->engine, layer);
 }
 
@@ -86,9 +89,9 @@ hearth_status device_stream_measure(hearth_session *s, stream_figures *out, hear
     uint32_t layer = device_stream_first_layer(s);
     device_lock(s->engine->runtime);
     hearth_status status = time_part(s, layer, out, error);
-    device_unlock(s->engine->runtime);
-    if (status == HEARTH_OK)
+    if (status == HEARTH_OK) /* under the lock too: in a step of another session neurons may change sides */
         out->cpu_seconds = time_cpu(s, layer);
+    device_unlock(s->engine->runtime);
     return status;
 }
 
