@@ -16,10 +16,10 @@ static const char *const ways[] = {"memory", "kernel", "events"};
 enum { WAYS = sizeof ways / sizeof *ways, SLOTS = 6, STAMPS = 2 };
 
 /* The fake's settings, all of them: what one test sets, no other sees. */
-static const char *const settings[] = {"FAKE_CUDA_DEVICES",    "FAKE_CUDA_START",  "FAKE_CUDA_VERSION",
-                                       "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY", "FAKE_CUDA_FAULT",
-                                       "FAKE_CUDA_LAUNCHES",   "FAKE_CUDA_PTX",    "FAKE_CUDA_OPERATIONS",
-                                       "FAKE_NVRTC_FAILS",     "FAKE_NVRTC_NEWEST"};
+static const char *const settings[] = {"FAKE_CUDA_DEVICES",    "FAKE_CUDA_START",   "FAKE_CUDA_VERSION",
+                                       "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",  "FAKE_CUDA_FAULT",
+                                       "FAKE_CUDA_LAUNCHES",   "FAKE_CUDA_PTX",     "FAKE_CUDA_OPERATIONS",
+                                       "FAKE_NVRTC_FAILS",     "FAKE_NVRTC_NEWEST", "CUDA_LAUNCH_BLOCKING"};
 
 static int unset_all(void **state)
 {
@@ -429,6 +429,13 @@ static void the_best_exchange_that_works(void **state)
     hearth_error error = {0};
     assert_int_equal(device_open(&d, "cuda,exchange=memory", NULL, &error), HEARTH_DEVICE);
     assert_says(error.text, "memory operations");
+    set("FAKE_CUDA_OPERATIONS", 1);
+    set("CUDA_LAUNCH_BLOCKING", 0);
+    check_exchange("cuda", "memory operations");
+    set("CUDA_LAUNCH_BLOCKING", 1);
+    check_exchange("cuda", "events");
+    assert_int_equal(device_open(&d, "cuda,exchange=memory", NULL, &error), HEARTH_DEVICE);
+    assert_says(error.text, "CUDA_LAUNCH_BLOCKING");
 }
 
 /* Built-in PTX is refused, or was not built in: NVRTC has to do. */

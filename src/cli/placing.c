@@ -81,21 +81,12 @@ hearth_status common_place(hearth_placement **out, const hearth_model *model, co
 
 /* ------------------------------------------------------------------ the device */
 
-/* Drivers, the best first. */
-static const char *const preferred[] = {"cuda", "opencl"};
-
-static bool is_of(const device_found *d, const char *driver)
-{
-    size_t size = strlen(driver);
-    return strncmp(d->spec, driver, size) == 0 && (d->spec[size] == 0 || d->spec[size] == ':');
-}
-
+/* Returns the first GPU: the list begins with the best driver's. */
 static const device_found *best_device(const device_found *found, size_t count)
 {
-    for (size_t p = 0; p < sizeof preferred / sizeof *preferred; p++)
-        for (size_t i = 0; i < count; i++)
-            if (found[i].usable && found[i].is_gpu && is_of(&found[i], preferred[p]))
-                return &found[i];
+    for (size_t i = 0; i < count; i++)
+        if (found[i].usable && found[i].is_gpu)
+            return &found[i];
     return NULL;
 }
 

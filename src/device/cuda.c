@@ -168,6 +168,7 @@ static void cuda_close(device *base)
             d->api.stream_free(d->copy_stream);
         if (d->stream != NULL)
             d->api.stream_free(d->stream);
+        d->api.context_use(NULL); /* nobody is left with a context that may be gone */
         d->api.context_release(d->ordinal);
     }
     mem_free(d);

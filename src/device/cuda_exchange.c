@@ -15,6 +15,7 @@
 
 #include "../base/wait.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* How long to spin before offering this core to others. A GPU answers within microseconds. */
@@ -187,6 +188,13 @@ static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hear
     return status;
 }
 
+/* Whether launches may return only when what they launched has ended: what waits for the CPU then never ends. */
+static bool launches_block(void)
+{
+    const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+    return value && *value && strcmp(value, "0") != 0;
+}
+
 /* Takes the first way that works. If none works, reports the error of the first; later ones are only fallbacks. */
 hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
 {
@@ -197,7 +205,10 @@ hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
     for (size_t i = 0; i < EXCHANGES && first != HEARTH_NO_MEMORY && !d->stuck; i++) {
         if (*wanted && strcmp(wanted, exchanges[i].name) != 0)
             continue;
-        hearth_status status = try_exchange(d, &exchanges[i], &reasons[i]);
+        bool hangs = launches_block() && exchanges[i].how != CUDA_BY_EVENTS;
+        hearth_status status =
+            hangs ? fail(&reasons[i], HEARTH_DEVICE, "cuda:%u: CUDA_LAUNCH_BLOCKING is set", d->base.options.index)
+                  : try_exchange(d, &exchanges[i], &reasons[i]);
         if (status == HEARTH_OK) {
             d->base.exchange = exchanges[i].text;
             return HEARTH_OK;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* To add a driver, add it here. */
-static const driver *const drivers[] = {&driver_host, &driver_opencl, &driver_cuda};
+/* To add a driver, add it here. Of two that reach the same device, the better one comes first. */
+static const driver *const drivers[] = {&driver_host, &driver_cuda, &driver_opencl};
 
 enum { DRIVERS = sizeof drivers / sizeof *drivers };
 
