@@ -56,6 +56,9 @@ has "parts of eval" "$("$HEARTH" eval --help)" logits
 refused 2 "did you mean run" "$HEARTH" rnu
 refused 2 "did you mean tokenize" "$HEARTH" tokenise
 refused 2 "unknown command" "$HEARTH" frobnicate
+refused 2 "chat: unknown command; did you mean run?" "$HEARTH" chat model.gguf
+# A description is whole, however long it is.
+has "the end of a long description" "$("$HEARTH" run --help | tr -s ' \n' ' ')" "and reasoning (text is then without it)"
 refused 2 "did you mean eval ppl" "$HEARTH" eval pll
 refused 2 "did you mean help eval ppl" "$HEARTH" help eval pll
 refused 2 "eval: foo: is not one of ppl, " "$HEARTH" eval foo

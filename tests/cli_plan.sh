@@ -138,6 +138,7 @@ refused 2 "takes the place of MODEL" "$HEARTH" plan "$model" --shape opt-30b
 refused 2 "needs --shape" "$HEARTH" plan "$model" --machine pc-high
 refused 2 "is for --shape" "$HEARTH" plan "$model" --format f16
 refused 2 "is not a size" "$HEARTH" plan "$model" --vram much
+refused 2 "run: --vram: 'much' is not a size" "$HEARTH" run "$model" -p x --vram much # also where nothing is planned
 refused 2 "the plan says what lies where" "$HEARTH" plan "$model" --place x.json
 refused 1 "main memory has" "$HEARTH" plan --machine laptop-8g --shape opt-175b
 refused 1 "does not fit" "$HEARTH" plan "$model" --device host,memory=200K --gpu-layers 6

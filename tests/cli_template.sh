@@ -50,7 +50,7 @@ is "kinds of variables" "$("$HEARTH" template "$scratch/kinds.jinja" --messages 
 
 refused 1 "chat template: the model has none" "$HEARTH" template "$model" --messages "$scratch/plain.json"
 refused 2 "there is none named 'nobody'; hearth has chatml, " "$HEARTH" template "$model" --messages "$scratch/plain.json" --chat-template nobody
-refused 2 "template: --messages is missing" "$HEARTH" template "$model"
+refused 2 "template: --messages: is missing" "$HEARTH" template "$model"
 refused 2 "is not NAME=VALUE" "$HEARTH" template "$scratch/kinds.jinja" --messages "$scratch/plain.json" --set x
 refused 2 "is not a time such as" "$HEARTH" template "$scratch/kinds.jinja" --messages "$scratch/plain.json" --set strftime_now=today
 echo '{"role": "user"}' >"$scratch/none.json"

@@ -117,7 +117,7 @@ const option message_option_rows[MESSAGE_OPTION_COUNT] = {
     {OPTION_ROW('v', "verbose", FLAG, message_options, verbose, NULL,
                 "also what runs where, what the guarantee means, what the guard found and, with `run`, the memory")},
     {OPTION_ROW('q', "quiet", FLAG, message_options, quiet, NULL,
-                "errors alone on standard error; with `run`, the answer alone on standard output")},
+                "prints only errors on standard error; with `run`, only the answer on standard output")},
 };
 
 /* ------------------------------------------------------------------ which model */

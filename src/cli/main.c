@@ -26,6 +26,18 @@ const command *command_find(const command *const *among, const char *name)
     return *among;
 }
 
+/* What other programs call a command of ours. */
+static const char *const elsewhere[][2] = {{"chat", "run"},     {"generate", "run"},  {"train", "tune"},
+                                           {"show", "inspect"}, {"download", "pull"}, {"perplexity", "eval"}};
+
+static const char *named_elsewhere(const char *name)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(name, elsewhere[i][0]) == 0)
+            return elsewhere[i][1];
+    return NULL;
+}
+
 /* parent: the command whose subcommands are searched, or NULL. */
 static hearth_status unknown_command(const char *where, const command *parent, const char *name,
                                      const command *const *among, hearth_error *error)
@@ -38,7 +50,9 @@ static hearth_status unknown_command(const char *where, const command *parent, c
         names[count] = among[count]->name;
         snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", names[count]);
     }
-    const char *meant = options_suggest(name, names, count);
+    const char *meant = parent ? NULL : named_elsewhere(name);
+    if (!meant)
+        meant = options_suggest(name, names, count);
     if (meant)
         return fail(error, HEARTH_INVALID, "%s: unknown command; did you mean %s%s?", name, where, meant);
     if (parent)

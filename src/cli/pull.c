@@ -41,7 +41,7 @@ static const option rows[] = {
                 "give a connection up that brings less than 1 kB/s for so long (default 60)"),
      .least = 1, .most = 86400},
     {OPTION_ROW(0, "json", FLAG, pull_values, json, NULL, "one object with model, bytes, seconds, files")},
-    {OPTION_ROW('q', "quiet", FLAG, pull_values, quiet, NULL, "errors alone on standard error")},
+    {OPTION_ROW('q', "quiet", FLAG, pull_values, quiet, NULL, "prints only errors on standard error")},
 };
 
 static void defaults(void *values)

@@ -94,7 +94,7 @@ static hearth_status run_template(void *values, operands *rest, hearth_error *er
     template_values *v = values;
     TRY(common_take_model("template", &v->model, rest, 0, false, error));
     if (!v->messages)
-        return fail(error, HEARTH_INVALID, "template: --messages is missing");
+        return fail(error, HEARTH_INVALID, "template: --messages: is missing");
     bool is_source = text_ends_with(v->model.model, ".jinja") || text_ends_with(v->model.model, ".j2");
     if (is_source && v->chat.template)
         return fail(error, HEARTH_INVALID, "template: %s: a file of Jinja and --chat-template cannot both be given",
