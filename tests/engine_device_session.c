@@ -1,6 +1,7 @@
 /* engine_device_session.c - sessions whose layers lie on both sides: memory within its budget, sequences that fork, are
  * cut and restored, rows of several in one step, long contexts, two sessions at once, cancelling. */
-#include "../src/engine/engine.h"
+#include "../src/device/driver.h"
+#include "../src/engine/device_state.h"
 
 #include "hidden.h"
 #include "placements.h"
@@ -567,6 +568,51 @@ static void check_cancelling_steps(stack *s)
     check_cancelling(s, STEP_ROWS);
 }
 
+typedef struct follower {
+    stack *s;
+    unsigned calls, passed; /* layers reported, and of these those that the device had told of */
+} follower;
+
+static bool follow_layers(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    follower *f = user;
+    const device_session *ds = f->s->session->device;
+    const device *d = f->s->engine->uploaded->device;
+    bool published = false;
+    assert_int_equal(d->driver->published(ds->running, SLOT_NEURONS(f->calls), &published, NULL), HEARTH_OK);
+    f->passed += published;
+    f->calls++;
+    return true;
+}
+
+/* In a long step whose layers are all the device's, progress is the device's: a layer is reported when it has passed it. */
+static void check_progress(stack *s)
+{
+    int32_t ids[PROMPT];
+    hearth_row rows[PROMPT];
+    hearth_error error;
+    follower f = {.s = s};
+    draw_prompt(ids, s->info.vocabulary_size, 6);
+    placed_shape shape = shape_of(s, HEARTH_MODE_EXACT);
+    char *json = draw_placement(&shape, PLACEMENTS - 1);
+    open_placed(s, json, HEARTH_MODE_EXACT, false,
+                (hearth_session_options){.context = 32, .batch = PROMPT, .progress = {follow_layers, &f}});
+    for (size_t i = 0; i < PROMPT; i++)
+        rows[i] = (hearth_row){ids[i], 0, false};
+    stack_check(hearth_session_feed(s->session, rows, PROMPT, &error), &error);
+    assert_int_equal(f.calls, s->info.layer_count);
+    assert_int_equal(f.passed, s->info.layer_count);
+    close_placed(s);
+    free(json);
+}
+
+static void progress_of_the_device(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 2, check_progress);
+}
+
 static void cancelling(void **state)
 {
     (void)state;
@@ -619,11 +665,17 @@ static void observers_may_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_within_the_budget),  cmocka_unit_test(largest_context),
-        cmocka_unit_test(sessions_share_weights),    cmocka_unit_test(state_moves),
-        cmocka_unit_test(rows_of_several_sequences), cmocka_unit_test(long_contexts),
-        cmocka_unit_test(two_sessions_at_once),      cmocka_unit_test(cancelling),
-        cmocka_unit_test(observers_may_leave),       cmocka_unit_test(hidden_states),
+        cmocka_unit_test(memory_within_the_budget),
+        cmocka_unit_test(largest_context),
+        cmocka_unit_test(sessions_share_weights),
+        cmocka_unit_test(state_moves),
+        cmocka_unit_test(rows_of_several_sequences),
+        cmocka_unit_test(long_contexts),
+        cmocka_unit_test(two_sessions_at_once),
+        cmocka_unit_test(progress_of_the_device),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(observers_may_leave),
+        cmocka_unit_test(hidden_states),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -206,6 +206,8 @@ static void record_layers(const recorder *r)
         }
         on_host = false;
         layer_on_device(r, i);
+        if (device_tells_end(e->layers[i].form, r->rows))
+            device_publish(r->program, SLOT_NEURONS(i));
     }
     if (!on_host)
         send_residual(r);

@@ -526,6 +526,14 @@ void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
     device_answer(s->device->running, SLOT_NEURONS(layer));
 }
 
+hearth_status device_step_pass(hearth_session *s, uint32_t layer, hearth_error *error)
+{
+    device_session *ds = s->device;
+    return device_tells_end(s->engine->layers[layer].form, ds->running_rows)
+               ? device_await_published(ds->running, SLOT_NEURONS(layer), error)
+               : HEARTH_OK;
+}
+
 bool device_step_tallies(const hearth_session *s)
 {
     return s->device->tallies;

@@ -9,6 +9,7 @@
  *     for each layer of the CPU:       device_step_take      if the residual stream is on the device
  *     for each layer of the device:    device_step_give      if the residual stream is on the CPU
  *         and if the CPU has neurons of it:  device_step_input ... device_step_answer, or device_step_stream
+ *         else                               device_step_pass
  *     device_step_end                                         the residual stream is back
  *
  * After an error the step is given up with device_step_abandon. */
@@ -75,6 +76,8 @@ void device_step_show(struct hearth_session *s, uint32_t layer, size_t t);
 float device_step_scale(const struct hearth_session *s, uint32_t layer, size_t t);
 /* Lets the device go on after device_step_observe. */
 void device_step_observed(struct hearth_session *s, uint32_t layer);
+/* Waits, in long steps, until the device has passed a layer that is all its own. */
+hearth_status device_step_pass(struct hearth_session *s, uint32_t layer, hearth_error *error);
 /* Waits for the end of the step; adds the counts of the device to the session's. The residual stream is in
  * scratch.x. */
 hearth_status device_step_end(struct hearth_session *s, size_t count, hearth_error *error);

@@ -111,8 +111,15 @@ static inline uint32_t device_parts(size_t rows)
     return (uint32_t)(rows <= STEP_ROWS ? DEVICE_PARTS : STEP_ROWS * DEVICE_PARTS / rows);
 }
 
+/* Whether the device says when it has passed a layer that is all its own: in long steps, which a slow device computes for many
+ * seconds, so that it is not taken for one that hangs, and whoever waits is asked after each layer whether to go on. */
+static inline bool device_tells_end(layer_form form, size_t rows)
+{
+    return form == FORM_DEVICE && rows > STEP_ROWS;
+}
+
 /* Slots of exchanges: the residual stream that changes sides before a layer; the input and the answer of the CPU's
- * neurons; the stop for observers. Of streamed parts: the CPU answers when a part is packed; the device publishes when it is
+ * neurons, or the end of a layer that has none; the stop for observers. Of streamed parts: the CPU answers when a part is packed; the device publishes when it is
  * copied, so that its pinned buffer may be filled again. Parts are counted over all layers. */
 #define SLOT_STREAM(layer)        (3 * (layer))
 #define SLOT_NEURONS(layer)       (3 * (layer) + 1)

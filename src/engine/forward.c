@@ -473,7 +473,8 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
         feed_forward_share(s, layer, count, hidden_known);
         device_step_answer(s, layer, count);
         note(s, layer, MOMENT_END);
-    }
+    } else
+        TRY(device_step_pass(s, layer, error));
     if (!observed || s->engine->model->layers[layer].ffn.neuron_count == 0)
         return HEARTH_OK;
     if (!tells) { /* experts of the CPU tell observers while they compute */
