@@ -145,13 +145,14 @@ static hearth_status plan_shape(const plan_values *v, hearth_error *error)
     const char *mode = v->engine.sparsity == HEARTH_MODE_AUTO ? NULL : mode_names[v->engine.sparsity];
     shape_options options = {
         .format = v->format, .mode = mode, .density = v->density.given ? (double)v->density.value : 0};
-    TRY(describe_machine(v, &on, error));
     char *folder = common_own_folder("shapes");
-    hearth_status status = load_read_shape(&load, v->shape, folder, &options, error);
+    hearth_status status = load_read_shape(&load, v->shape, folder, &options, error); /* before seconds of measuring */
     mem_free(folder);
     if (status != HEARTH_OK)
         return status;
-    status = plan_on(v, &on, &load, error);
+    status = describe_machine(v, &on, error);
+    if (status == HEARTH_OK)
+        status = plan_on(v, &on, &load, error);
     load_free(&load);
     return status;
 }
