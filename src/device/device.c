@@ -96,6 +96,14 @@ static hearth_status find_driver(const driver **out, const char *spec, hearth_er
                 (int)name.size, name.data);
 }
 
+hearth_status device_check_spec(const char *spec, hearth_error *error)
+{
+    const driver *row;
+    device_options options;
+    TRY(find_driver(&row, spec, error));
+    return spec_options(spec, &options, error);
+}
+
 hearth_status device_open(device **out, const char *spec, const char *cache_folder, hearth_error *error)
 {
     const driver *row;

@@ -78,6 +78,8 @@ typedef struct device_info {
  * HEARTH_INVALID: no such driver or key (named). HEARTH_DEVICE: the driver is missing or broken, or has no such
  * device; the text says why. */
 hearth_status device_open(device **out, const char *spec, const char *cache_folder, hearth_error *error);
+/* What device_open says of a spec before it opens anything: HEARTH_INVALID. */
+hearth_status device_check_spec(const char *spec, hearth_error *error);
 /* Closes it; NULL is allowed. A device whose program hangs is leaked, since that program may still use it. */
 void device_close(device *d);
 void device_describe(const device *d, device_info *out);

@@ -228,6 +228,8 @@ static hearth_status find_candidates(measuring *s)
         return HEARTH_OK;
     if (named && strlen(named) >= MACHINE_NAME)
         return fail(s->error, HEARTH_INVALID, "%s: is longer than a device's name can be", named);
+    if (named) /* before seconds of measuring */
+        TRY(device_check_spec(named, s->error));
     device_found *found = mem_new_array(MAX_DEVICES, sizeof *found);
     if (!found)
         return fail_memory(s->error, "devices", MAX_DEVICES * sizeof *found);
