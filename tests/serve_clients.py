@@ -1055,7 +1055,7 @@ def check_large_requests():
     waiting = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(6)]
     for connection in waiting: # 600 MB; the bodies of all requests may have 512 MiB
         connection.sendall(head + b" " * 99999990)
-    same("beside bodies without a key", s.ask(TEXT, completion("x", max_tokens=1), headers=key)[0], 200)
+    same("beside bodies without a key", s.ask(TEXT, completion("x", user="x" * 1000000, max_tokens=1), headers=key)[0], 200)
     for connection in waiting:
         connection.close()
     s.end()
@@ -1177,8 +1177,8 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys, check_large_requests,
-                 check_pooling, check_models, check_models_kept):
+    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+                 check_large_requests, check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()
     print("%d checks, %d failed" % (checks, failures))

@@ -177,6 +177,22 @@ json_t *json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+size_t json_bytes(const json_t *value)
+{
+    size_t sum = value ? JSON_VALUE_BYTES + json_string_length(value) : 0, i;
+    const char *name;
+    json_t *member;
+    json_array_foreach(value, i, member)
+    {
+        sum += json_bytes(member);
+    }
+    json_object_foreach((json_t *)value, name, member)
+    {
+        sum += JSON_VALUE_BYTES + strlen(name) + json_bytes(member);
+    }
+    return sum;
+}
+
 hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found, const char *name,
                             hearth_error *error)
 {

@@ -30,6 +30,10 @@ json_t *json_text(span text);
 /* Returns a JSON real, or JSON's null if value is infinite or NaN, which JSON cannot express. NULL: no memory. */
 json_t *json_number(double value);
 
+/* Returns about how many bytes of memory a value takes with all that is in it: so many each, and their texts. NULL: 0. */
+#define JSON_VALUE_BYTES 64
+size_t json_bytes(const json_t *value);
+
 /* Read a member of an object. *found becomes false, and *out is unchanged, if the key is absent or null; if `found` is
  * NULL, absence is an error. HEARTH_FORMAT: the value has another type or does not fit; the text names the file, the
  * key and what was expected. */

@@ -147,28 +147,11 @@ bool fields_read(const field *rows, size_t count, const json_t *object, const ch
     return true;
 }
 
-#define MOST_BYTES  ((size_t)2 << 20)
-#define VALUE_BYTES 64 /* of a value in memory, about, besides its text */
-
-static size_t bytes_of(const json_t *value)
-{
-    size_t sum = VALUE_BYTES + json_string_length(value), i;
-    const char *name;
-    json_t *member;
-    json_array_foreach(value, i, member)
-    {
-        sum += bytes_of(member);
-    }
-    json_object_foreach((json_t *)value, name, member)
-    {
-        sum += VALUE_BYTES + strlen(name) + bytes_of(member);
-    }
-    return sum;
-}
+#define MOST_BYTES ((size_t)2 << 20)
 
 bool fields_check_size(const json_t *value, const char *name, problem *p)
 {
-    size_t size = value ? bytes_of(value) : 0;
+    size_t size = json_bytes(value);
     return size <= MOST_BYTES || problem_field(p, name, "out_of_range", "%s: takes %zu bytes, at most %zu are allowed",
                                                name, size, MOST_BYTES);
 }
