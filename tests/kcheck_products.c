@@ -3,7 +3,7 @@
  * The bound. A kernel adds a row's n terms in some order and in float32. Whatever the order, where no term takes
  * part in more than c additions, |got - exact| <= c * EPSILON * sum |w x| (Higham, Accuracy and Stability of
  * Numerical Algorithms, section 4.2; EPSILON is the error of one operation). depth() is c: with many tokens a lane
- * adds up chunks of 256 columns and then the chunks; with one token each of at least 8 lanes takes n / 8 terms; and
+ * adds up chunks of at most 1024 columns and then the chunks; with one token each of at least 8 lanes takes n / 8 terms; and
  * a few for scales and the sum over lanes. Exact is computed in double from decoded weights, which
  * tests/number_golden.c holds against another implementation. Sums of integers are exact in every kernel, so they
  * add nothing. */
@@ -20,17 +20,21 @@
 
 static double depth(size_t n)
 {
-    return 12 + (double)(n < 256 ? n : 256) + (double)n / 8;
+    return 12 + (double)(n < 1024 ? n : 1024) + (double)n / 8;
 }
 
 typedef enum content { ROUGH, EXTREME, NOT_FINITE, CONTENT_COUNT } content;
+
+/* What the tokens are given in besides float32. */
+typedef enum rounding { TO_NOTHING, TO_8_BITS, TO_BFLOATS } rounding;
+static const char *const roundings[] = {[TO_NOTHING] = "", [TO_8_BITS] = " of 8 bits", [TO_BFLOATS] = " of bfloat16"};
 
 /* One set of shapes with its data. */
 typedef struct product_case {
     content kind;
     matrix w;
     kernel_input x;
-    buffer_guarded weights, values, q, scales, sums;
+    buffer_guarded weights, values, q, scales, sums, bfloats;
     float *decoded;    /* [rows][columns] */
     float *magnitudes; /* [rows][columns] what each weight is made of, added up without sign */
 } product_case;
@@ -67,10 +71,17 @@ static void fill_block(uint8_t *block, const product_case *p, uint64_t *rng)
     }
 }
 
+/* Returns a value as to_bfloat rounds it. */
+static float rounded_to_bfloat(float x)
+{
+    return fabsf(x) < 0x1p-126f ? 0 : bfloat_to_float(bfloat_from_float(x));
+}
+
 static void fill_input(product_case *p, uint64_t *rng)
 {
     kernels scalar;
     kernels_for(0, &scalar);
+    uint16_t *bfloats = p->bfloats.data;
     size_t n = p->x.count * p->x.columns;
     float *values = p->values.data;
     for (size_t i = 0; i < n; i++)
@@ -79,9 +90,17 @@ static void fill_input(product_case *p, uint64_t *rng)
         values[random_below(rng, n)] = random_below(rng, 2) ? NAN : INFINITY;
     if (p->q.size > 0)
         scalar.quantize(values, n, p->q.data, p->scales.data, p->sums.data);
+    for (size_t i = 0; i < p->bfloats.size / sizeof *bfloats; i++)
+        bfloats[i] = bfloat_from_float(rounded_to_bfloat(values[i]));
 }
 
-/* Decoded weights and what bounds their parts. Formats with an offset (Q4_K: d * scale * nibble and dmin * minimum) have
+/* Whether weights and tokens are multiplied as bfloat16. */
+static bool in_bfloats(const product_case *p)
+{
+    return p->x.bfloats && p->x.count > FEW_OF_BFLOATS;
+}
+
+/* Decoded weights, as they are multiplied, and what bounds their parts. Formats with an offset (Q4_K: d * scale * nibble and dmin * minimum) have
  * two parts, which kernels add up apart: the first is what the block decodes to where the float16 of the offset is 0. */
 static void decode_case(product_case *p)
 {
@@ -91,6 +110,8 @@ static void decode_case(product_case *p)
         uint8_t *row = new_array(1, p->w.row_bytes);
         memcpy(row, matrix_row(&p->w, r), p->w.row_bytes);
         traits->decode(row, decoded, p->w.columns);
+        for (size_t i = 0; i < p->w.columns && in_bfloats(p); i++)
+            decoded[i] = rounded_to_bfloat(decoded[i]);
         const scale_places *places = &scales_at[p->w.format];
         for (size_t b = 0; places->count == 2 && b < p->w.row_bytes; b += traits->block_bytes)
             memset(row + b + places->at[1], 0, 2);
@@ -102,8 +123,9 @@ static void decode_case(product_case *p)
 }
 
 static product_case case_new(number_format format, content kind, size_t rows, size_t columns, size_t tokens,
-                             bool rounded, uint64_t *rng)
+                             rounding to, uint64_t *rng)
 {
+    size_t n = tokens * columns, eights = to == TO_8_BITS ? n : 0;
     product_case p = {.kind = kind, .w = {.format = format, .rows = (uint32_t)rows, .columns = (uint32_t)columns}};
     if (!number_row_bytes(format, columns, &p.w.row_bytes)) {
         fprintf(stderr, "kcheck: bad columns\n");
@@ -111,12 +133,15 @@ static product_case case_new(number_format format, content kind, size_t rows, si
     }
     p.weights = guarded_new(rows * p.w.row_bytes);
     p.w.data = p.weights.data;
-    p.values = guarded_new(tokens * columns * sizeof(float));
-    p.q = guarded_new(rounded ? tokens * columns : 0);
-    p.scales = guarded_new(rounded ? tokens * columns / Q8_BLOCK * sizeof(float) : 0);
-    p.sums = guarded_new(rounded ? tokens * columns / Q8_SUM * sizeof(int16_t) : 0);
+    p.values = guarded_new(n * sizeof(float));
+    p.q = guarded_new(eights);
+    p.scales = guarded_new(eights / Q8_BLOCK * sizeof(float));
+    p.sums = guarded_new(eights / Q8_SUM * sizeof(int16_t));
+    p.bfloats = guarded_new(to == TO_BFLOATS ? n * sizeof(uint16_t) : 0);
     p.x = (kernel_input){.count = tokens, .columns = columns, .values = p.values.data};
-    if (rounded) {
+    if (to == TO_BFLOATS)
+        p.x.bfloats = p.bfloats.data;
+    if (to == TO_8_BITS) {
         p.x.q = p.q.data;
         p.x.scales = p.scales.data;
         p.x.sums = p.sums.data;
@@ -133,7 +158,7 @@ static product_case case_new(number_format format, content kind, size_t rows, si
 
 static void case_free(product_case *p)
 {
-    buffer_guarded *buffers[] = {&p->weights, &p->values, &p->q, &p->scales, &p->sums};
+    buffer_guarded *buffers[] = {&p->weights, &p->values, &p->q, &p->scales, &p->sums, &p->bfloats};
     for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
         guarded_free(buffers[i]);
     free(p->decoded);
@@ -162,12 +187,14 @@ static void check_values(check *c, const product_case *p, const buffer_guarded *
             double want = 0, sum = 0;
             for (size_t i = 0; i < p->w.columns; i++) {
                 size_t at = t * p->w.columns + i;
-                double x = p->x.q ? (double)p->x.q[at] * p->x.scales[at / Q8_BLOCK] : p->x.values[at];
+                double x = p->x.q          ? (double)p->x.q[at] * p->x.scales[at / Q8_BLOCK]
+                           : in_bfloats(p) ? bfloat_to_float(p->x.bfloats[at])
+                                           : p->x.values[at];
                 want += p->decoded[r * p->w.columns + i] * x;
                 sum += p->magnitudes[r * p->w.columns + i] * fabs(x);
             }
-            /* The last term: products below the smallest normal number lose up to half of the smallest subnormal. */
-            double bound = sum * limit + (double)p->w.columns * 0x1p-149;
+            /* The last term: what is below the smallest normal number loses up to half of the smallest subnormal, or is zero. */
+            double bound = sum * limit + (double)p->w.columns * (in_bfloats(p) ? 0x1p-126 : 0x1p-149);
             expect_close(c, t * p->w.rows + r, want, got[t * stride + r], bound);
         }
     for (size_t t = 0; t + 1 < p->x.count; t++)
@@ -229,13 +256,13 @@ static void check_alone(check *c, kernel_product *product, const product_case *p
 }
 
 static void check_case(check *c, kernel_product *product, number_format format, content kind, size_t rows,
-                       size_t columns, size_t tokens, bool rounded, uint64_t *rng)
+                       size_t columns, size_t tokens, rounding to, uint64_t *rng)
 {
     static const char *const kinds[CONTENT_COUNT] = {"rough", "extreme", "not finite"};
     size_t stride = rows + random_below(rng, 4);
     snprintf(c->size, sizeof(c->size), "%s, %zu rows, %zu columns, %zu tokens%s, %s values",
-             number_formats[format].name, rows, columns, tokens, rounded ? " of 8 bits" : "", kinds[kind]);
-    product_case p = case_new(format, kind, rows, columns, tokens, rounded, rng);
+             number_formats[format].name, rows, columns, tokens, roundings[to], kinds[kind]);
+    product_case p = case_new(format, kind, rows, columns, tokens, to, rng);
     buffer_guarded y = output_new(rows, tokens, stride);
     product(&p.w, NULL, 0, rows, &p.x, y.data, stride);
     if (kind != NOT_FINITE) { /* there it is enough not to trap and not to write elsewhere */
@@ -250,14 +277,15 @@ static void check_case(check *c, kernel_product *product, number_format format, 
     case_free(&p);
 }
 
-static void check_format(check *c, kernel_product *product, number_format format, uint64_t *rng)
+static void check_format(check *c, const kernels *k, number_format format, uint64_t *rng)
 {
     /* Some on both sides of where levels begin to multiply in tiles, wherever that is. */
     static const size_t tokens[] = {1, 2, 3, 4, 5, 8, 13, 17, 27, 67};
     static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 37};
     static const size_t values[] = {1, 7, 15, 16, 17, 33, 64, 255, 256, 257, 1100, 4096};
     static const size_t blocks[] = {1, 2, 3, 4, 5, 7, 8, 17, 33};
-    bool block = number_is_block(format);
+    kernel_product *product = k->product[format];
+    bool block = number_is_block(format), bfloats = k->to_bfloat && (format == FORMAT_F16 || format == FORMAT_BF16);
     size_t sizes = block ? sizeof(blocks) / sizeof(*blocks) : sizeof(values) / sizeof(*values), turn = 0;
     for (size_t s = 0; s < sizes; s++) {
         size_t columns = block ? blocks[s] * number_formats[format].block_values : values[s];
@@ -265,9 +293,11 @@ static void check_format(check *c, kernel_product *product, number_format format
             for (size_t repeat = 0; repeat < 3; repeat++) {
                 size_t n = rows[turn++ % (sizeof(rows) / sizeof(*rows))];
                 content kind = repeat == 0 ? ROUGH : (content)random_below(rng, CONTENT_COUNT);
-                check_case(c, product, format, kind, n, columns, tokens[t], block, rng);
+                check_case(c, product, format, kind, n, columns, tokens[t], block ? TO_8_BITS : TO_NOTHING, rng);
                 if (block && repeat == 0)
-                    check_case(c, product, format, ROUGH, n, columns, tokens[t], false, rng);
+                    check_case(c, product, format, ROUGH, n, columns, tokens[t], TO_NOTHING, rng);
+                if (bfloats && columns % 2 == 0)
+                    check_case(c, product, format, kind, n, columns, tokens[t], TO_BFLOATS, rng);
             }
     }
 }
@@ -279,6 +309,6 @@ void check_products(check *c, const kernels *k, const kernels *previous, uint64_
             continue;
         uint64_t rng = seed * 31 + f;
         check_begin(c, "product");
-        check_format(c, k->product[f], (number_format)f, &rng);
+        check_format(c, k, (number_format)f, &rng);
     }
 }

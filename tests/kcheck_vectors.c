@@ -1,6 +1,6 @@
 /* kcheck_vectors.c - everything in the table that is not a product: rounding, norms, activations, rotation, attention.
  *
- * What has one right answer (quantize, add, relu, to_half) must have its bits. The rest is held against double
+ * What has one right answer (quantize, add, relu, to_half, to_bfloat) must have its bits. The rest is held against double
  * precision; each check says where its bound comes from, in units of EPSILON, the error of one float32 operation. */
 #include "kcheck.h"
 
@@ -300,28 +300,49 @@ static void check_rope(check *c, const kernels *k, rope_pairing pairing, uint64_
     }
 }
 
-static void check_to_half(check *c, const kernels *k, uint64_t *rng)
+/* Returns a value in bfloat16, where numbers below the smallest normal one become zero. */
+static uint16_t bfloat_without_subnormals(float value)
+{
+    return bfloat_from_float(fabsf(value) < 0x1p-126f ? copysignf(0, value) : value);
+}
+
+/* A conversion to 16 bits must give the bits of `want`; values above `infinity` are NaN. Numbers are any floats at all, or between
+ * `from` and that plus `range`, of few bits. */
+static void check_to_short(check *c, void (*convert)(const float *x, size_t n, uint16_t *out), uint16_t want_of(float),
+                           uint16_t infinity, uint32_t from, uint32_t range, uint64_t *rng)
 {
     for (size_t s = 0; s < 4 * SIZES; s++) {
         size_t n = sizes[s % SIZES];
         snprintf(c->size, sizeof(c->size), "%zu values", n);
         buffer_guarded x = rough_new(n, rng), out = guarded_new(n * sizeof(uint16_t));
-        for (size_t i = 0; i < n; i++) { /* any float at all, or one near float16's subnormals, ties and limit */
-            uint32_t any = (uint32_t)random_bits(rng), near = 0x33000000u + (any % 0x15000000u & 0xfffff000u);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t any = (uint32_t)random_bits(rng), near = from + (any % range & 0xfffff000u);
             memcpy((float *)x.data + i, s < 2 * SIZES ? &any : &near, sizeof(float));
         }
-        k->to_half(x.data, n, out.data);
+        convert(x.data, n, out.data);
         for (size_t i = 0; i < n; i++) {
             float value = ((float *)x.data)[i];
-            uint16_t want = half_from_float(value), got = ((uint16_t *)out.data)[i];
+            uint16_t want = want_of(value), got = ((uint16_t *)out.data)[i];
             if (isnan(value))
-                expect(c, "a NaN became a number", (got & 0x7fff) > 0x7c00);
+                expect(c, "a NaN became a number", (got & 0x7fff) > infinity);
             else
-                expect_same(c, "halves", &want, &got, sizeof(want));
+                expect_same(c, "values of 16 bits", &want, &got, sizeof(want));
         }
         expect(c, "wrote before the output", guarded_intact(&out));
         guarded_free(&x), guarded_free(&out);
     }
+}
+
+/* Near float16's subnormals, ties and limit. */
+static void check_to_half(check *c, const kernels *k, uint64_t *rng)
+{
+    check_to_short(c, k->to_half, half_from_float, 0x7c00, 0x33000000u, 0x15000000u, rng);
+}
+
+/* Near the smallest normal number, and ties. */
+static void check_to_bfloat(check *c, const kernels *k, uint64_t *rng)
+{
+    check_to_short(c, k->to_bfloat, bfloat_without_subnormals, 0x7f80, 0x00600000u, 0x00800000u, rng);
 }
 
 static void check_read(check *c, const kernels *k, uint64_t *rng)
@@ -597,6 +618,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))
+    CHECK(to_bfloat, "to_bfloat", check_to_bfloat(c, k, &rng))
     CHECK(read, "read", check_read(c, k, &rng))
     CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], FORMAT_F32, &rng))
     CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], FORMAT_F16, &rng))

@@ -102,7 +102,7 @@ STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "h
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
 _KV = ("f16", "f32", "q8_0")
-_ACTIVATIONS = ("auto", "f32")
+_ACTIVATIONS = ("auto", "f32", "bf16")
 _TEXT_SPECIAL, _TEXT_PARSE_CONTROL = 1, 2
 _DETOKENIZE_CONTINUE = 2
 _STOP_NONE = 0
@@ -213,7 +213,7 @@ class Model:
                  outputs: int = 0) -> None:
         """path: a GGUF file or a Hugging Face folder. mode: one of MODES. context: positions of a sequence, 0 for what
         the model was made for. kv: "f16" or "f32". threads: 0 for one per core. cpu: a CPU level; None: the best.
-        tune: a tune file; None: PATH.tune where there is one, "": none. activations: "auto", or "f32" for checks.
+        tune: a tune file; None: PATH.tune where there is one, "": none. activations: "auto", "f32" for checks, or "bf16".
         outputs: the most that `feed` may be asked for, 0 for `sequences`. HearthError: as the functions of hearth.h."""
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")

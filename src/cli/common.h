@@ -25,7 +25,7 @@ typedef struct engine_options {
     const char *cpu;
     uint32_t context;
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
-    unsigned activations; /* auto, f32: hearth_activations                  */
+    unsigned activations; /* hearth_activations                             */
     unsigned stream;      /* auto, on, off: hearth_stream                   */
     const char *place;
     unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_mode */

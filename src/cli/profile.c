@@ -228,7 +228,14 @@ static hearth_status print_json(const profiling *r, hearth_error *error)
  * counts. */
 static const char *settings(const profiling *r)
 {
-    return r->v->engine.activations == HEARTH_ACTIVATIONS_F32 ? "activations f32" : NULL;
+    switch (r->v->engine.activations) {
+    case HEARTH_ACTIVATIONS_F32:
+        return "activations f32";
+    case HEARTH_ACTIVATIONS_BF16:
+        return "activations bf16";
+    default:
+        return NULL;
+    }
 }
 
 static hearth_status open_work(profiling *r, hearth_error *error)

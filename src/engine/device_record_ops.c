@@ -15,7 +15,7 @@ input record_prepare(const recorder *r, const device_buffer *values, size_t colu
     input in = {values, false};
     for (size_t i = 0; i < count; i++)
         in.rounded |= m[i]->w && number_is_block(m[i]->format);
-    in.rounded &= r->s->engine->activations == HEARTH_ACTIVATIONS_AUTO;
+    in.rounded &= r->s->engine->activations != HEARTH_ACTIVATIONS_F32;
     if (in.rounded)
         LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
                BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));

@@ -260,8 +260,11 @@ static void log_engine(const hearth_engine *e, double seconds)
 static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model, const tune *t,
                             const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
 {
-    if (options->activations != HEARTH_ACTIVATIONS_AUTO && options->activations != HEARTH_ACTIVATIONS_F32)
+    if (options->activations < 0 || options->activations >= HEARTH_ACTIVATIONS_COUNT)
         return fail(error, HEARTH_INVALID, "engine: activations %d: is not known", (int)options->activations);
+    if (options->activations == HEARTH_ACTIVATIONS_BF16 && !runtime->kernels.to_bfloat)
+        return fail(error, HEARTH_UNSUPPORTED, "engine: activations bf16: the CPU level %s multiplies no bfloat16",
+                    runtime->kernels.level);
     if (options->stream < 0 || options->stream >= HEARTH_STREAM_COUNT)
         return fail(error, HEARTH_INVALID, "engine: stream %d: is not known", (int)options->stream);
     hearth_engine *e = mem_new(sizeof *e);

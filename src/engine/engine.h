@@ -107,11 +107,12 @@ uint64_t engine_state_bytes(const hearth_engine *engine);
  * or counts no rows. */
 double engine_token_bytes(const hearth_engine *engine, const hearth_counts *counts);
 
-/* Rows rounded to 8 bits, as kernel_input holds them. n: columns of the widest input. */
+/* Rows rounded to 8 bits and to bfloat16, as kernel_input holds them. n: columns of the widest input. */
 typedef struct rounded_rows {
-    int8_t *q;     /* [B][n]      */
-    float *scales; /* [B][n / 32] */
-    int16_t *sums; /* [B][n / 16] */
+    int8_t *q;         /* [B][n]                                        */
+    float *scales;     /* [B][n / 32]                                   */
+    int16_t *sums;     /* [B][n / 16]                                   */
+    uint16_t *bfloats; /* [B][n]; NULL unless the engine's activations are such */
 } rounded_rows;
 
 /* A part: a range of neurons, one or more whole slices, that one thread takes through a feed-forward network. */

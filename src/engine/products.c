@@ -38,39 +38,53 @@ static void multiply_rows(void *context, size_t begin, size_t end, unsigned work
     }
 }
 
-typedef struct quantize_job {
+typedef struct rounding_job {
     const kernels *kernels;
     const rounded_rows *to;
     const float *x;
     size_t columns;
-} quantize_job;
+    bool to_8_bits, to_bfloats;
+} rounding_job;
 
-/* Items are rows of x. Rounds each to 8 bits. */
-static void quantize_rows(void *context, size_t begin, size_t end, unsigned worker)
+/* Items are rows of x. Rounds each. */
+static void round_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
-    const quantize_job *job = context;
+    const rounding_job *job = context;
     size_t n = job->columns;
-    for (size_t i = begin; i < end; i++)
-        job->kernels->quantize(job->x + i * n, n, job->to->q + i * n, job->to->scales + i * (n / Q8_BLOCK),
-                               job->to->sums + i * (n / Q8_SUM));
+    for (size_t i = begin; i < end; i++) {
+        const float *x = job->x + i * n;
+        if (job->to_8_bits)
+            job->kernels->quantize(x, n, job->to->q + i * n, job->to->scales + i * (n / Q8_BLOCK),
+                                   job->to->sums + i * (n / Q8_SUM));
+        if (job->to_bfloats)
+            job->kernels->to_bfloat(x, n, job->to->bfloats + i * n);
+    }
 }
 
 kernel_input products_input(const hearth_session *s, const float *x, size_t count, size_t columns,
                             const matrix *const *matrices, size_t n, const rounded_rows *to)
 {
     kernel_input input = {.count = count, .columns = columns, .values = x};
-    bool rounds = false;
-    for (size_t i = 0; i < n; i++)
-        rounds |= matrices[i]->data && number_is_block(matrices[i]->format);
-    if (!rounds || s->engine->activations != HEARTH_ACTIVATIONS_AUTO)
-        return input;
     const hearth_runtime *r = s->engine->runtime;
-    quantize_job rounding = {&r->kernels, to, x, columns};
-    pool_run(r->threads, count, 1, quantize_rows, &rounding);
-    input.q = to->q;
-    input.scales = to->scales;
-    input.sums = to->sums;
+    rounding_job rounding = {&r->kernels, to, x, columns, false, false};
+    for (size_t i = 0; i < n; i++) {
+        const matrix *w = matrices[i];
+        rounding.to_8_bits |= w->data && number_is_block(w->format);
+        rounding.to_bfloats |= w->data && (w->format == FORMAT_F16 || w->format == FORMAT_BF16);
+    }
+    rounding.to_8_bits &= s->engine->activations != HEARTH_ACTIVATIONS_F32;
+    rounding.to_bfloats &=
+        s->engine->activations == HEARTH_ACTIVATIONS_BF16 && count > FEW_OF_BFLOATS && columns % 2 == 0;
+    if (rounding.to_8_bits || rounding.to_bfloats)
+        pool_run(r->threads, count, 1, round_rows, &rounding);
+    if (rounding.to_8_bits) {
+        input.q = to->q;
+        input.scales = to->scales;
+        input.sums = to->sums;
+    }
+    if (rounding.to_bfloats)
+        input.bfloats = to->bfloats;
     return input;
 }
 

@@ -12,8 +12,8 @@ typedef struct product {
 
 #define MAX_PRODUCTS 4
 
-/* Prepares x [count][columns] as input of the kernels. If one of n matrices is in a block format and the engine does
- * not insist on float32, the input includes its rounding to 8 bits, which is stored in `to`. */
+/* Prepares x [count][columns] as input of the kernels. What the n matrices and the engine's activations ask for is included and
+ * stored in `to`: x rounded to 8 bits where one is in a block format, and to bfloat16 where many rows are multiplied so. */
 kernel_input products_input(const hearth_session *s, const float *x, size_t count, size_t columns,
                             const matrix *const *matrices, size_t n, const rounded_rows *to);
 

@@ -70,13 +70,15 @@ static uint32_t widest_input(const hearth_model *m)
     return widest > most.network ? widest : most.network;
 }
 
-/* Takes the buffers of rows rounded to 8 bits; one extra entry per row covers an incomplete block. */
-static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
+/* Takes the buffers of rounded rows; one extra entry per row covers an incomplete block. */
+static rounded_rows take_rounded(layout *l, const hearth_engine *e, size_t rows, size_t columns)
 {
-    rounded_rows r;
+    rounded_rows r = {0};
     r.q = take(l, rows * columns, sizeof *r.q);
     r.scales = take(l, rows * (columns / Q8_BLOCK + 1), sizeof *r.scales);
     r.sums = take(l, rows * (columns / Q8_SUM + 1), sizeof *r.sums);
+    if (e->activations == HEARTH_ACTIVATIONS_BF16)
+        r.bfloats = take(l, rows * columns, sizeof *r.bfloats);
     return r;
 }
 
@@ -121,7 +123,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->runs = take(&l, rows, sizeof *b->runs);
     b->gate = take(&l, activations, sizeof *b->gate);
     b->up = take(&l, activations, sizeof *b->up);
-    b->rounded = take_rounded(&l, rounded, s->widest);
+    b->rounded = take_rounded(&l, s->engine, rounded, s->widest);
     if (most.experts > 0) {
         b->router = take(&l, rows * most.experts, sizeof *b->router);
         b->shares = take(&l, rows * most.experts, sizeof *b->shares);
@@ -150,7 +152,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->laurel = take(&l, rows * d, sizeof *b->laurel);
     }
     if (s->engine->uses_predictors) {
-        b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);
+        b->rounded_hidden = take_rounded(&l, s->engine, rows, s->widest_hidden);
         b->hidden = take(&l, rows * s->widest_hidden, sizeof *b->hidden);
         b->score = take(&l, rows * most.network > f ? rows * most.network : f, sizeof *b->score);
         b->expert_x = take(&l, most.experts > 0 ? rows * d : 0, sizeof *b->expert_x);

@@ -13,6 +13,7 @@
     X(AVX512, "AVX-512 F BW DQ VL") \
     X(AVX512_VNNI, "AVX-512 VNNI")  \
     X(AVX512_VBMI, "AVX-512 VBMI")  \
+    X(AVX512_BF16, "AVX-512 BF16")  \
     X(NEON, "NEON")                 \
     X(DOTPROD, "dot products of bytes (ASIMDDP)")
 

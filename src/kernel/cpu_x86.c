@@ -27,6 +27,7 @@ static const struct row {
     {CPU_AVX512, {[LEAF7_EBX] = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL}, SAVES_ZMM},
     {CPU_AVX512_VNNI, {[LEAF7_ECX] = bit_AVX512VNNI}, SAVES_ZMM},
     {CPU_AVX512_VBMI, {[LEAF7_ECX] = bit_AVX512VBMI}, SAVES_ZMM},
+    {CPU_AVX512_BF16, {[LEAF7_1_EAX] = bit_AVX512BF16}, SAVES_ZMM},
 };
 
 static uint32_t saved_registers(void)
@@ -58,7 +59,7 @@ unsigned cpu_features(void)
     }
 #ifdef HEARTH_EMULATE /* a build for tests: these features are emulated in plain C */
     if (features & CPU_AVX2)
-        features |= CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI;
+        features |= CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI | CPU_AVX512_BF16;
 #endif
     return features;
 }

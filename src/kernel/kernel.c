@@ -17,6 +17,7 @@
 
 #define X86_512  (CPU_AVX2 | CPU_AVX512)
 #define X86_VBMI (X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI)
+#define X86_BF16 (X86_VBMI | CPU_AVX512_BF16)
 
 static const struct part {
     unsigned features; /* all are needed */
@@ -47,6 +48,7 @@ static const struct part {
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_copies},
     {X86_VBMI, &avx512vbmi_neurons},
     {X86_VBMI, &avx512vbmi_bytes},
+    {X86_BF16, &avx512bf16_floats},
 #elif defined(__aarch64__)
     {CPU_NEON, &neon_floats},    {CPU_NEON, &neon_blocks},  {CPU_NEON, &neon_vectors},
     {CPU_NEON, &neon_attention}, {CPU_NEON, &neon_neurons}, {CPU_NEON | CPU_DOTPROD, &dotprod_blocks},
@@ -64,7 +66,8 @@ static const struct level {
     {"avx2-vnni", CPU_AVX2 | CPU_AVX_VNNI},     /* Alder Lake and later clients */
     {"avx512", X86_512},                        /* Skylake-X */
     {"avx512-vnni", X86_512 | CPU_AVX512_VNNI}, /* Cascade Lake */
-    {"avx512-vbmi", X86_VBMI},                  /* Ice Lake, Zen 4, ... */
+    {"avx512-vbmi", X86_VBMI},                  /* Ice Lake */
+    {"avx512-bf16", X86_BF16},                  /* Zen 4, Sapphire Rapids, ... */
 #elif defined(__aarch64__)
     {"neon", CPU_NEON},
     {"neon-dotprod", CPU_NEON | CPU_DOTPROD}, /* Cortex-A76, Neoverse N1, ... */
@@ -100,6 +103,7 @@ static void overlay(kernels *k, const kernels *part)
     TAKE(add);
     TAKE(recur);
     TAKE(to_half);
+    TAKE(to_bfloat);
     TAKE(read);
 #undef TAKE
 }

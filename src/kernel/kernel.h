@@ -32,10 +32,12 @@
  * Q6_K's -32, Q4_K's minimum) costs one multiplication per block. */
 typedef struct kernel_input {
     size_t count, columns;
-    const float *values; /* [count][columns]                                            */
-    const int8_t *q;     /* [count][columns], or NULL: block formats then read `values` */
-    const float *scales; /* [count][columns / 32]                                       */
-    const int16_t *sums; /* [count][columns / 16]                                       */
+    const float *values;     /* [count][columns]                                            */
+    const int8_t *q;         /* [count][columns], or NULL: block formats then read `values` */
+    const float *scales;     /* [count][columns / 32]                                       */
+    const int16_t *sums;     /* [count][columns / 16]                                       */
+    const uint16_t *bfloats; /* [count][columns] values rounded by to_bfloat, columns even; or NULL: F16 and
+                                BF16 then read `values`                                     */
 } kernel_input;
 
 /* Returns token t alone. */
@@ -52,6 +54,8 @@ static inline kernel_input one_token(const kernel_input *x, size_t t)
 
 /* Up to so many tokens, a product gives each token the same bytes as if it were alone. */
 #define FEW_TOKENS 8
+/* Up to so many tokens, weights of 16 bits are multiplied in float32, even if the tokens are given in bfloat16: by measurement. */
+#define FEW_OF_BFLOATS 16
 
 /* y[t * y_stride + i] = W[list ? list[i] : i] . x[t]   for i in [begin, end), t in [0, x->count)
  *
@@ -59,7 +63,11 @@ static inline kernel_input one_token(const kernel_input *x, size_t t)
  * says where the next row is. x->columns == w->columns. If x->q is NULL or W has a float format, the product is
  * computed in float32 (block formats are decoded first). Otherwise the integers of a block are summed exactly
  * and only scales and block sums are float32, if scalar_product.c has a function for the format; if not, decoded
- * weights are multiplied with the integers of x in float32. */
+ * weights are multiplied with the integers of x in float32.
+ *
+ * If x->bfloats is given, W is in F16 or BF16 and there are more than FEW_OF_BFLOATS tokens, weights are rounded as to_bfloat does
+ * and multiplied with x->bfloats; the sums are float32, and results below 2^-126 may be zero. Levels that do so have to_bfloat;
+ * others do not look at bfloats. */
 typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride);
 
@@ -224,6 +232,9 @@ typedef struct kernels {
 
     /* Converts float32 to float16, rounding to nearest, ties to even. */
     void (*to_half)(const float *x, size_t n, uint16_t *out);
+
+    /* The same to bfloat16, but values below 2^-126 become zero; NULL at levels whose products do not read these. */
+    void (*to_bfloat)(const float *x, size_t n, uint16_t *out);
 
     /* Reads n bytes (a multiple of 64) as fast as possible, for measuring bandwidth. The result depends on every
      * byte, so that compilers cannot skip reads. */

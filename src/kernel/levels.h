@@ -17,7 +17,7 @@ extern const kernels scalar_products, scalar_vectors, scalar_neurons, scalar_tra
 extern const kernels avx2_bytes, avx2_floats, avx2_blocks, avx2_vectors, avx2_attention, avx2_neurons, avx2_transposes;
 extern const kernels avx512_floats, avx512_blocks, avx512_vectors, avx512_attention, avx512_neurons, avx512_transposes;
 extern const kernels avx2_copies, avx512vnni_bytes, avx512vnni_copies;
-extern const kernels avxvnni_tiles, avx512vnni_blocks, avx512vbmi_neurons, avx512vbmi_bytes;
+extern const kernels avxvnni_tiles, avx512vnni_blocks, avx512vbmi_neurons, avx512vbmi_bytes, avx512bf16_floats;
 extern const kernels neon_floats, neon_blocks, neon_vectors, neon_attention, neon_neurons, dotprod_blocks;
 
 /* Returns row i of the matrix, or the i-th row of the list unless it is NULL. */
@@ -26,7 +26,7 @@ static inline const uint8_t *listed_row(const matrix *w, const uint32_t *list, s
     return matrix_row(w, list ? list[i] : i);
 }
 
-/* The float32 tokens of a tile, from a panel's first column on (panels.h): the value of token t and column k is at
+/* The tokens of a tile, from a panel's first column on (panel.h): the word of token t and column k is at
  * values + t * stride + k. Meanwhile the tokens of the next tile are prefetched from address `next` on; 0: none. */
 typedef struct tile_tokens {
     const float *values;

@@ -2,11 +2,19 @@
  * registers. Products of floats (panels.h) and the attention of many rows (attend_rows.h) are made of them. A file includes
  * this after avx2.h, avx512.h or neon.h, and after it has defined
  *   PANEL_ROWS (two times LANES), PANEL_COLUMNS, TILE_TOKENS, TILES(X) (X of every number of tokens up to that), NEXT_TILE
- *   (the cache that the tokens of the next tile are prefetched into, for __builtin_prefetch) */
+ *   (the cache that the tokens of the next tile are prefetched into, for __builtin_prefetch)
+ * A panel and its tokens are words of 32 bits, and `columns` counts these. A word is a float32, unless the file defines
+ *   multiply_add (adds the products of two registers of words to sums: vector_fma of float32), WORD_COLUMNS (columns of the
+ *   matrix in a word: 1) */
 #ifndef KERNEL_PANEL_H
 #define KERNEL_PANEL_H
 
-#define LINE 16 /* values of a token in 64 bytes */
+#define LINE 16 /* words of a token in 64 bytes */
+
+#ifndef WORD_COLUMNS
+#define WORD_COLUMNS 1
+#define multiply_add vector_fma
+#endif
 
 typedef struct panel {
     float weights[PANEL_COLUMNS][PANEL_ROWS];
@@ -47,8 +55,8 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
             UNROLLED
             for (size_t t = 0; t < tokens; t++) {
                 vector value = vector_of(x->values[t * x->stride + k]);
-                sum[t][0] = vector_fma(sum[t][0], a, value);
-                sum[t][1] = vector_fma(sum[t][1], b, value);
+                sum[t][0] = multiply_add(sum[t][0], a, value);
+                sum[t][1] = multiply_add(sum[t][1], b, value);
             }
         }
     }

@@ -1,4 +1,4 @@
-/* immintrin.h - AVX-512 F BW DQ VL, VNNI and VBMI in plain C, for machines that lack them: what the kernels use of it,
+/* immintrin.h - AVX-512 F BW DQ VL, VNNI, VBMI and BF16 in plain C, for machines that lack them: what the kernels use of it,
  * each by its definition in Intel's manual, one lane after the other. AVX2, FMA and F16C are the machine's own.
  *
  * A build with HEARTH_EMULATE finds this file in place of the compiler's header of that name, so the kernels' sources
@@ -364,6 +364,43 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
     ({                                                                  \
         uint64_t M = (m);                                               \
         MAP_SI(b, 64, n, x, NO_SI, M >> i & 1 ? B.b[A.ub[i] % 64] : 0); \
+    })
+
+/* BF16 */
+typedef int16_t emulated_bh __attribute__((vector_size(64), may_alias, aligned(64)));
+typedef int16_t emulated_half_bh __attribute__((vector_size(32), may_alias, aligned(32)));
+#define __m512bh emulated_bh
+#define __m256bh emulated_half_bh
+/* Rounds to nearest, ties to even; subnormals become zero, NaN stays NaN. */
+static inline uint16_t emulated_bfloat(uint32_t bits)
+{
+    if ((bits & 0x7fffffffu) < 0x00800000u)
+        return bits >> 16 & 0x8000u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40
+                                                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static inline float emulated_normal(uint32_t bits)
+{
+    return AS(f[0], ud[0], (bits & 0x7fffffffu) < 0x00800000u ? bits & 0x80000000u : bits);
+}
+/* Adds the product of each pair's upper halves, then of its lower ones, rounding each time. */
+static inline float emulated_dot(uint32_t sum, uint32_t x, uint32_t y)
+{
+    float upper = fmaf(emulated_normal(x & 0xffff0000u), emulated_normal(y & 0xffff0000u), emulated_normal(sum));
+    float both = fmaf(emulated_normal(x << 16), emulated_normal(y << 16), emulated_normal(AS(ud[0], f[0], upper)));
+    return emulated_normal(AS(ud[0], f[0], both));
+}
+#define _mm512_cvtneps_pbh(x)                                                                                 \
+    ({                                                                                                        \
+        __m512i BH = MAP_SI(uw, 32, AS(si, ps, x), NO_SI, NO_SI, i < 16 ? emulated_bfloat(A.ud[i % 16]) : 0); \
+        (emulated_half_bh) AS(half[0], si, BH);                                                               \
+    })
+#define _mm512_cvtne2ps_pbh(x, y) \
+    ((emulated_bh)MAP_SI(uw, 32, AS(si, ps, x), AS(si, ps, y), NO_SI, emulated_bfloat((i < 16 ? B : A).ud[i % 16])))
+#define _mm512_dpbf16_ps(z, x, y)                                                                                  \
+    ({                                                                                                             \
+        __m512i X = (__m512i)(x), Y = (__m512i)(y);                                                                \
+        AS(ps, si, MAP_SI(ud, 16, AS(si, ps, z), X, Y, AS(ud[0], f[0], emulated_dot(A.ud[i], B.ud[i], C.ud[i])))); \
     })
 
 static inline __m512i emulated_compress(unsigned mask, __m512i x)
