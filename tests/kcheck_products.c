@@ -241,6 +241,18 @@ static void check_list(check *c, kernel_product *product, const product_case *p,
     guarded_free(&y);
 }
 
+/* How many rows are read at once must not change a byte of the result. */
+static void check_streams(check *c, kernel_product *product, const product_case *p, const buffer_guarded *want,
+                          size_t stride)
+{
+    buffer_guarded y = output_new(p->w.rows, p->x.count, stride);
+    kernel_input x = p->x;
+    x.streams = 4;
+    product(&p->w, NULL, 0, p->w.rows, &x, y.data, stride);
+    expect_same(c, "eight streams and four", want->data, y.data, y.size);
+    guarded_free(&y);
+}
+
 /* Each of a few tokens must have the bytes that it has alone. */
 static void check_alone(check *c, kernel_product *product, const product_case *p, const buffer_guarded *together,
                         size_t stride)
@@ -269,6 +281,7 @@ static void check_case(check *c, kernel_product *product, number_format format, 
         check_values(c, &p, &y, stride);
         check_cuts(c, product, &p, &y, stride, rng);
         check_list(c, product, &p, &y, stride, rng);
+        check_streams(c, product, &p, &y, stride);
         if (tokens <= FEW_TOKENS)
             check_alone(c, product, &p, &y, stride);
     }

@@ -23,6 +23,7 @@ struct hearth_runtime {
     pool *threads;
     size_t level; /* of kernel_level_name */
     kernels kernels;
+    unsigned streams; /* kernel_input: streams */
     hearth_log log;
     uint64_t memory_bytes;       /* main memory for copies and sessions; UINT64_MAX: unknown      */
     device *device;              /* side device0 of placements; NULL: none                        */

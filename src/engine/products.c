@@ -65,8 +65,8 @@ static void round_rows(void *context, size_t begin, size_t end, unsigned worker)
 kernel_input products_input(const hearth_session *s, const float *x, size_t count, size_t columns,
                             const matrix *const *matrices, size_t n, const rounded_rows *to)
 {
-    kernel_input input = {.count = count, .columns = columns, .values = x};
     const hearth_runtime *r = s->engine->runtime;
+    kernel_input input = {.count = count, .columns = columns, .values = x, .streams = r->streams};
     rounding_job rounding = {&r->kernels, to, x, columns, false, false};
     for (size_t i = 0; i < n; i++) {
         const matrix *w = matrices[i];

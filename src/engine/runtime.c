@@ -4,6 +4,7 @@
 #include "../base/memory.h"
 #include "../base/sized.h"
 #include "../base/text.h"
+#include "../kernel/cpu.h"
 #include "../kernel/topology.h"
 
 #include <string.h>
@@ -44,6 +45,7 @@ hearth_status hearth_runtime_create_sized(hearth_runtime **out, const hearth_run
     r->memory_bytes = options->memory_bytes ? options->memory_bytes : memory ? memory : UINT64_MAX;
     pthread_mutex_init(&r->device_lock, NULL);
     kernels_for(level, &r->kernels);
+    r->streams = cpu_streams();
     /* The device comes first: its driver is tried in a forked child, which is safest with few threads. */
     hearth_status status;
     if (options->device) {

@@ -127,7 +127,7 @@ ALWAYS_INLINE void dot_q8_0(const row_group *rows, const kernel_input *x, size_t
     for (; b + 2 <= blocks; b += 2) {
         fetch_ahead(rows, b * sizeof(block_q8_0), 2 * sizeof(block_q8_0));
         FOR_TOKENS token[t] = read_token_q8_0(&x[t], b, 2);
-        for (size_t r = 0; r < GROUP; r++) {
+        for (size_t r = 0; r < rows->count; r++) {
             const uint8_t *at = rows->now[r] + b * sizeof(block_q8_0);
             __m512i weights = _mm512_inserti64x4(load_256(at + 2), _mm256_loadu_si256((const void *)(at + 36)), 1);
             __m512 d = pick_halves(scale_words, _mm512_loadu_si512(at));
@@ -136,7 +136,7 @@ ALWAYS_INLINE void dot_q8_0(const row_group *rows, const kernel_input *x, size_t
     }
     if (b < blocks) {
         FOR_TOKENS token[t] = read_token_q8_0(&x[t], b, 1);
-        for (size_t r = 0; r < GROUP; r++) {
+        for (size_t r = 0; r < rows->count; r++) {
             const block_q8_0 *at = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
             FOR_TOKENS sum[t][r] = add_q8_0(sum[t][r], load_256(at->q), every_lane(at->d), &token[t]);
         }
@@ -245,12 +245,12 @@ ALWAYS_INLINE void dot_q4_0(const row_group *rows, const kernel_input *x, size_t
     for (; b + 4 <= blocks; b += 4) {
         fetch_ahead(rows, b * sizeof(block_q4_0), 4 * sizeof(block_q4_0));
         FOR_TOKENS token[t] = read_token_q4_0(&x[t], b, 4);
-        for (size_t r = 0; r < GROUP; r += 4)
+        for (size_t r = 0; r < rows->count; r += 4)
             add_rows_q4_0(sum, rows, r, b * sizeof(block_q4_0), token, tokens);
     }
     if (b < blocks) {
         FOR_TOKENS token[t] = read_token_q4_0(&x[t], b, blocks - b);
-        for (size_t r = 0; r < GROUP; r++) {
+        for (size_t r = 0; r < rows->count; r++) {
             const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
             __m512i bytes = _mm512_maskz_loadu_epi8(first_bytes((blocks - b) * sizeof(block_q4_0)), at);
             __m512i nibbles = _mm512_permutexvar_epi16(nibble_words(), bytes);
@@ -329,7 +329,7 @@ ALWAYS_INLINE void dot_q4_k(const row_group *rows, const kernel_input *x, size_t
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         FOR_TOKENS token[t] = read_token_q4_k(&x[t], b);
-        for (size_t r = 0; r < GROUP; r++) {
+        for (size_t r = 0; r < rows->count; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
             FOR_TOKENS sum[t][r] = add_q4_k(sum[t][r], block, &token[t]);
         }
@@ -392,7 +392,7 @@ ALWAYS_INLINE void dot_q6_k(const row_group *rows, const kernel_input *x, size_t
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         FOR_TOKENS token[t] = read_token_q6_k(&x[t], b);
-        for (size_t r = 0; r < GROUP; r++) {
+        for (size_t r = 0; r < rows->count; r++) {
             const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
             FOR_TOKENS sum[t][r] = add_q6_k(sum[t][r], block, &token[t]);
         }

@@ -216,7 +216,7 @@ ALWAYS_INLINE void dot_rows_of_bytes(const row_group *rows, const kernel_input *
         dot_rows_of_bytes(rows, x, tokens, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found), \
                           sums);                                                                                      \
     }                                                                                                                 \
-    SPAN_PRODUCT(level, name, !(by_16)) /* scales of 16 columns have no tiles */
+    SPAN_PRODUCT(level, name, !(by_16), false) /* scales of 16 columns have no tiles */
 #define BYTE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 
 BYTE_FORMATS(BYTE_PRODUCT, avx2)

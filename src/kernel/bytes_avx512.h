@@ -182,7 +182,7 @@ ALWAYS_INLINE void add_rows(__m512 (*sum)[GROUP], const row_group *rows, size_t 
         for (size_t r = 0; r < GROUP; r++)
             FOR_TOKENS sum[t][r] = add_wide(sum[t][r], base[r], &finds[r], &token[t], format);
     } else {
-        for (size_t r = 0; r < GROUP; r++)
+        for (size_t r = 0; r < rows->count; r++)
             FOR_TOKENS sum[t][r] = add_wide(sum[t][r], rows->now[r] + at, NULL, &token[t], format);
     }
 }
@@ -194,7 +194,7 @@ ALWAYS_INLINE void add_last_wide(__m512 sum[GROUP], const row_group *rows, size_
     short_span last;
     copy_token(&last, x, b);
     wide_token token = read_wide(last.q, last.sums, last.scales, format);
-    for (size_t r = 0; r < GROUP; r++) {
+    for (size_t r = 0; r < rows->count; r++) {
         copy_weights(&last, rows->now[r] + at, format.block_values, format.block_bytes);
         sum[r] = add_wide(sum[r], last.weights, NULL, &token, format);
     }
@@ -227,6 +227,12 @@ ALWAYS_INLINE void dot_wide(const row_group *rows, const kernel_input *x, size_t
     FOR_TOKENS sums[t] = sum_of_halves(sum[t]);
 }
 
+/* Finds are made for a whole group at once. */
+ALWAYS_INLINE bool finds_nothing(void (*find)(const uint8_t *const base[GROUP], row_finds finds[GROUP]))
+{
+    return !find;
+}
+
 /* Defines the product of a format; what is not one token of 8 bits is left to AVX2, but for formats without a tile. */
 #define WIDE_PRODUCT(level, id, name, order, offset, minimum, signs, find)                                        \
     ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)      \
@@ -236,7 +242,7 @@ ALWAYS_INLINE void dot_wide(const row_group *rows, const kernel_input *x, size_t
                                unpack_##name, signs, find},                                                       \
                  sums);                                                                                           \
     }                                                                                                             \
-    SPAN_PRODUCT(level, name, true)
+    SPAN_PRODUCT(level, name, true, finds_nothing(find))
 #define WIDE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 
 /* ---- pieces ---- */

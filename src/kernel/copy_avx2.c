@@ -142,7 +142,7 @@ ALWAYS_INLINE __m256 add_levels2(__m256 sum, const uint8_t *base, const token_le
         }                                                                                                    \
         FOR_TOKENS sums[t] = sum_of_8(sum[t]);                                                               \
     }                                                                                                        \
-    SPAN_PRODUCT(avx2, name, true)
+    SPAN_PRODUCT(avx2, name, true, false)
 COPY_PRODUCT(signs1)
 COPY_PRODUCT(levels2)
 

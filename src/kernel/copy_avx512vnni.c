@@ -169,8 +169,8 @@ ALWAYS_INLINE void dot_levels2(const row_group *rows, const kernel_input *x, siz
 }
 
 #define avx512vnni_product_decoded avx512_product_decoded /* float activations gain nothing from VNNI */
-SPAN_PRODUCT(avx512vnni, signs1, true)
-SPAN_PRODUCT(avx512vnni, levels2, true)
+SPAN_PRODUCT(avx512vnni, signs1, true, false)
+SPAN_PRODUCT(avx512vnni, levels2, true, false)
 
 const kernels avx512vnni_copies = {
     .product = {[FORMAT_SIGNS1] = product_signs1_avx512vnni, [FORMAT_LEVELS2] = product_levels2_avx512vnni},

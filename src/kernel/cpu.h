@@ -39,6 +39,9 @@ unsigned cpu_features(void);
 /* Writes the names of a set of features, "AVX2 FMA F16C, AVX-512 F BW DQ VL", or "any CPU" for none. Returns names. */
 const char *cpu_feature_names(char names[CPU_NAMES_SIZE], unsigned features);
 
+/* Returns how many rows this CPU best reads from memory at once, for kernel_input. */
+unsigned cpu_streams(void);
+
 /* Gets the CPU's name; false if it is not known. */
 bool cpu_brand(char *name, size_t size);
 

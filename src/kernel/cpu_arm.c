@@ -25,6 +25,11 @@ unsigned cpu_features(void)
     return features;
 }
 
+unsigned cpu_streams(void)
+{
+    return 8;
+}
+
 /* ---- names ---- */
 
 /* Implementer and part numbers, from the section "MIDR_EL1, Main ID Register" of Arm's manuals of these CPUs. */

@@ -6,6 +6,11 @@ unsigned cpu_features(void)
     return 0;
 }
 
+unsigned cpu_streams(void)
+{
+    return 8;
+}
+
 bool cpu_brand(char *name, size_t size)
 {
     (void)name, (void)size;

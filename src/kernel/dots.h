@@ -13,11 +13,13 @@
 #define BESIDE_HALF ((VECTORS - 1) / (GROUP / 2 + 1))
 #define PASS_TOKENS (BESIDE_HALF < TOKENS_AT_ONCE ? BESIDE_HALF : TOKENS_AT_ONCE)
 
-/* Returns how many rows of a group are multiplied with so many tokens at once, by the same rule. */
-ALWAYS_INLINE size_t rows_at_once(size_t tokens)
+/* Returns how many rows of a group of `count` are multiplied with so many tokens at once, by the same rule. */
+ALWAYS_INLINE size_t rows_at_once(size_t count, size_t tokens)
 {
     size_t beside = tokens + 1;
-    return GROUP * tokens + beside <= VECTORS ? GROUP : GROUP / 2 * tokens + beside <= VECTORS ? GROUP / 2 : GROUP / 4;
+    while (count * tokens + beside > VECTORS && count > GROUP / 4)
+        count /= 2;
+    return count;
 }
 
 /* Adds what LANES columns from k give to the sums of `tokens` tokens with `count` rows from `first`. */
@@ -38,10 +40,10 @@ ALWAYS_INLINE void dot_step(const row_group *rows, size_t first, size_t count, c
 ALWAYS_INLINE void dot_pass(const row_group *rows, const kernel_input *x, size_t from, size_t tokens, size_t begin,
                             size_t end, size_t bytes, load_values *load, bool fetch, vector (*all)[GROUP])
 {
-    const size_t count = rows_at_once(tokens), line = 64 / bytes;
+    const size_t count = rows_at_once(rows->count, tokens), line = 64 / bytes;
     const bool full = count * tokens + tokens + 1 == VECTORS; /* gcc, which unrolls more, then has to store sums */
     const float *values = x->values + from * x->columns;
-    for (size_t first = 0; first < GROUP; first += count) {
+    for (size_t first = 0; first < rows->count; first += count) {
         vector sum[TOKENS_AT_ONCE][GROUP];
         FOR_TOKENS UNROLLED for (size_t r = 0; r < count; r++) sum[t][r] = all[from + t][first + r];
         size_t i = begin;
@@ -73,7 +75,7 @@ ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t
     for (size_t t = 0; t < x->count; t++)
         clear(all[t]);
     for (size_t end; i < whole; i = end) {
-        bool in_one = x->count <= TOKENS_AT_ONCE && rows_at_once(x->count) == GROUP;
+        bool in_one = x->count <= TOKENS_AT_ONCE && rows_at_once(rows->count, x->count) == rows->count;
         end = in_one || whole - i < DOT_COLUMNS ? whole : i + DOT_COLUMNS;
         for (size_t t = 0, tokens; t < x->count; t += tokens) {
             tokens = tokens_of_pass(x->count - t, most);
@@ -92,7 +94,7 @@ ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t
             }
         }
     }
-    for (size_t r = 0, rest = x->columns - whole; r < GROUP && rest > 0; r++) {
+    for (size_t r = 0, rest = x->columns - whole; r < rows->count && rest > 0; r++) {
         vector weights = load(rows->now[r], whole, rest);
         for (size_t t = 0; t < x->count; t++)
             all[t][r] = vector_fma(all[t][r], weights, load_first(x->values + t * x->columns + whole, rest));
@@ -102,22 +104,31 @@ ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t
 /* What dot_rows computes, of one format. */
 typedef void dot_all_function(const row_group *rows, const kernel_input *x, vector (*all)[GROUP]);
 
-/* Multiplies rows [begin, end) with at most FEW_OF_FLOATS tokens, in streams as rows_in_streams does. */
-ALWAYS_INLINE void few_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                              float *y, size_t y_stride, dot_all_function *dot)
+/* Multiplies rows [begin, end) with at most FEW_OF_FLOATS tokens, `count` rows at a time, as rows_in_groups does. */
+ALWAYS_INLINE void few_in_groups(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                                 float *y, size_t y_stride, size_t count, dot_all_function *dot)
 {
-    size_t apart = (end - begin + GROUP - 1) / GROUP;
+    size_t apart = (end - begin + count - 1) / count;
     for (size_t i = begin; i < begin + apart; i++) {
-        row_group rows = group_of_rows(w, list, i, apart, end);
+        row_group rows = group_of_rows(w, list, i, apart, end, count);
         if (i == begin)
             fetch_begin(&rows, w->row_bytes);
         vector sums[FEW_OF_FLOATS][GROUP];
         dot(&rows, x, sums);
         for (size_t t = 0; t < x->count; t++) {
             group_sums of_rows = sum_of_8(sums[t]);
-            store_sums(&of_rows, apart, end - i, y + t * y_stride + i);
+            store_sums(&of_rows, count, apart, end - i, y + t * y_stride + i);
         }
     }
+}
+
+ALWAYS_INLINE void few_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                              float *y, size_t y_stride, dot_all_function *dot)
+{
+    if (MAY_HALVE_GROUPS && halves_groups(x, list))
+        few_in_groups(w, list, begin, end, x, y, y_stride, GROUP / 2, dot);
+    else
+        few_in_groups(w, list, begin, end, x, y, y_stride, GROUP, dot);
 }
 
 #endif

@@ -38,12 +38,13 @@ typedef struct kernel_input {
     const int16_t *sums;     /* [count][columns / 16]                                       */
     const uint16_t *bfloats; /* [count][columns] values rounded by to_bfloat, columns even; or NULL: F16 and
                                 BF16 then read `values`                                     */
+    unsigned streams;        /* rows that are best read from memory at once: 4, or 8 (or 0). It changes no result */
 } kernel_input;
 
 /* Returns token t alone. */
 static inline kernel_input one_token(const kernel_input *x, size_t t)
 {
-    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns};
+    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns, .streams = x->streams};
     if (x->q) {
         one.q = x->q + t * x->columns;
         one.scales = x->scales + t * (x->columns / Q8_BLOCK);

@@ -20,6 +20,7 @@ typedef vector group_sums;
 /* Tokens up to which rows are read end to end (streams.h) rather than in tiles, not measured. */
 #define FEW_OF_BLOCKS 8
 #define FEW_OF_FLOATS 8
+#define MAY_HALVE_GROUPS false
 
 #include "streams.h"
 

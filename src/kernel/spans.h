@@ -36,8 +36,9 @@ ALWAYS_INLINE void copy_weights(short_span *s, const uint8_t *at, size_t block_v
     memcpy(s->weights, at, s->parts * 32 / block_values * block_bytes);
 }
 
-/* Defines the product of a format with dot_NAME at a level; without tiles many tokens are taken as few are. */
-#define SPAN_PRODUCT(level, name, has_tiles)                                                              \
+/* Defines the product of a format with dot_NAME at a level; without tiles many tokens are taken as few are. may_halve: see
+ * rows_in_streams. */
+#define SPAN_PRODUCT(level, name, has_tiles, may_halve)                                                   \
     static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
                                          const kernel_input *x, float *y, size_t y_stride)                \
     {                                                                                                     \
@@ -46,7 +47,7 @@ ALWAYS_INLINE void copy_weights(short_span *s, const uint8_t *at, size_t block_v
         else if (x->count > FEW_OF_BLOCKS && (has_tiles))                                                 \
             level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
         else                                                                                              \
-            rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                             \
+            rows_in_streams(w, list, begin, end, x, y, y_stride, may_halve, dot_##name);                  \
     }
 
 #endif
