@@ -27,12 +27,14 @@
 
 #include "bytes_avx2.h"
 
-#define PANEL_ROWS    (2 * LANES)
-#define PANEL_COLUMNS 512
-#define PANELS        2 /* filled before they are multiplied with the tokens, which are prepared once for all panels */
-#define TILE_TOKENS   4
-#define TILES(X)      X(1) X(2) X(3) X(4)
-#define STEP          32 /* columns of a group: one block of activations */
+#define PANEL_ROWS     (2 * LANES)
+#define PANEL_COLUMNS  512
+#define PANELS         2 /* filled before they are multiplied with the tokens, which are prepared once for all panels */
+#define TILE_TOKENS    4
+#define TILES(X)       X(1) X(2) X(3) X(4)
+#define FETCHES_TOKENS true
+#define HALVED_TOKENS  0
+#define STEP           32 /* columns of a group: one block of activations */
 
 /* [..][r] belongs to row r. */
 typedef struct panel {

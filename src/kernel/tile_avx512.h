@@ -1,7 +1,7 @@
 /* tile_avx512.h - block formats times many tokens of 8 bits, compiled with VNNI (tile_avx512vnni.c defines WITH_VNNI)
  * and without (tile_avx512.c).
  *
- * 32 rows x 1024 columns of weights are unpacked once to unsigned bytes into a panel on the stack, rows in lanes: a
+ * 32 rows x 512 columns of weights are unpacked once to unsigned bytes into a panel on the stack, rows in lanes: a
  * register holds four neighbouring weights of each of 16 rows. For every four columns a tile of 32 rows x 6 tokens
  * loads two registers of the panel and broadcasts four bytes of each token; VNNI adds the four products to each row's
  * sum. So no sums across lanes are needed, and the scales of a block are loaded as a vector over the rows.
@@ -28,15 +28,17 @@
 #define SIGNED_OFFSET 0
 #endif
 
-#define PANEL_ROWS    32
-#define PANEL_COLUMNS 1024
-#define PANELS        1
-#define TILE_TOKENS   6
-#define TILES(X)      X(1) X(2) X(3) X(4) X(5) X(6)
-#define STEP          64  /* columns that are unpacked at a time */
-#define SCALED        256 /* columns whose scales are computed at a time */
+#define PANEL_ROWS     32
+#define PANEL_COLUMNS  512
+#define PANELS         1
+#define TILE_TOKENS    6
+#define TILES(X)       X(1) X(2) X(3) X(4) X(5) X(6)
+#define FETCHES_TOKENS false /* the CPU does */
+#define HALVED_TOKENS  48
+#define STEP           64  /* columns that are unpacked at a time */
+#define SCALED         256 /* columns whose scales are computed at a time */
 
-/* [..][r] belongs to row r. A tile reads 36 KiB of it if the format has one scale per 32 columns and no minima. */
+/* [..][r] belongs to row r. A tile reads 18 KiB of it if the format has one scale per 32 columns and no minima. */
 typedef struct panel {
     uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
     float scales[PANEL_COLUMNS / 16][PANEL_ROWS];

@@ -7,12 +7,14 @@
 
 #include "neon.h"
 
-#define PANEL_ROWS    LANES
-#define PANEL_COLUMNS 1024
-#define PANELS        1
-#define TILE_TOKENS   4
-#define TILES(X)      X(1) X(2) X(3) X(4)
-#define STEP          32 /* columns that are unpacked at a time: one block of activations */
+#define PANEL_ROWS     LANES
+#define PANEL_COLUMNS  1024
+#define PANELS         1
+#define TILE_TOKENS    4
+#define TILES(X)       X(1) X(2) X(3) X(4)
+#define FETCHES_TOKENS true
+#define HALVED_TOKENS  0
+#define STEP           32 /* columns that are unpacked at a time: one block of activations */
 
 /* [..][r] belongs to row r. */
 typedef struct panel {
