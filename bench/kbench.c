@@ -8,7 +8,9 @@
 
 #include "../src/base/clock.h"
 #include "../src/base/memory.h"
+#include "../src/kernel/cpu.h"
 #include "../src/kernel/topology.h"
+#include "../src/number/half.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -35,6 +37,7 @@ typedef struct workbench {
     int8_t *q;
     float *scales;
     int16_t *sums;
+    uint16_t *bfloats;
     float *y; /* [MANY_TOKENS][MANY_ROWS] */
 } workbench;
 
@@ -143,11 +146,17 @@ static void fill_memory(const workbench *bench, number_format format, bool dense
         memcpy(bench->memory + at, bench->memory, filled);
 }
 
-/* One token. */
+/* One token, in all that kernels read. */
 static kernel_input input_of(const workbench *b)
 {
-    return (kernel_input){
-        .count = 1, .columns = COLUMNS, .values = b->values, .q = b->q, .scales = b->scales, .sums = b->sums};
+    return (kernel_input){.count = 1,
+                          .columns = COLUMNS,
+                          .values = b->values,
+                          .q = b->q,
+                          .scales = b->scales,
+                          .sums = b->sums,
+                          .bfloats = b->bfloats,
+                          .streams = cpu_streams()};
 }
 
 /* ---- from memory: every thread walks through its part of it in pieces, and does with one piece after
@@ -613,11 +622,14 @@ int main(int argc, char **argv)
     bench.q = new_or_stop(MANY_TOKENS * COLUMNS);
     bench.scales = new_or_stop(sizeof(float) * MANY_TOKENS * COLUMNS / Q8_BLOCK);
     bench.sums = new_or_stop(sizeof(int16_t) * MANY_TOKENS * COLUMNS / Q8_SUM);
+    bench.bfloats = new_or_stop(sizeof(uint16_t) * MANY_TOKENS * COLUMNS);
     bench.y = new_or_stop(sizeof(float) * MANY_TOKENS * MANY_ROWS);
     fill_values(bench.values, MANY_TOKENS * COLUMNS, 1);
     kernels scalar;
     kernels_for(0, &scalar);
     scalar.quantize(bench.values, MANY_TOKENS * COLUMNS, bench.q, bench.scales, bench.sums);
+    for (size_t i = 0; i < MANY_TOKENS * COLUMNS; i++)
+        bench.bfloats[i] = bfloat_from_float(bench.values[i]);
 
     char cpu[128];
     topology_cpu_name(cpu, sizeof(cpu));
@@ -635,7 +647,7 @@ int main(int argc, char **argv)
     if (wanted(bench.set.op, "neurons"))
         time_neurons(&bench.set);
 
-    void *blocks[] = {bench.memory, bench.values, bench.q, bench.scales, bench.sums, bench.y};
+    void *blocks[] = {bench.memory, bench.values, bench.q, bench.scales, bench.sums, bench.bfloats, bench.y};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++)
         mem_free(blocks[i]);
     return 0;

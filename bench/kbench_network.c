@@ -9,6 +9,7 @@
 
 #include "../src/base/clock.h"
 #include "../src/base/memory.h"
+#include "../src/kernel/cpu.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -209,7 +210,13 @@ kernel_input input_new(const kernels *k, size_t columns)
     int16_t *sums = new_or_stop(columns / Q8_SUM * sizeof(int16_t));
     fill_values(values, columns, 7);
     k->quantize(values, columns, q, scales, sums);
-    return (kernel_input){.count = 1, .columns = columns, .values = values, .q = q, .scales = scales, .sums = sums};
+    return (kernel_input){.count = 1,
+                          .columns = columns,
+                          .values = values,
+                          .q = q,
+                          .scales = scales,
+                          .sums = sums,
+                          .streams = cpu_streams()};
 }
 
 void input_free(const kernel_input *x)
