@@ -20,6 +20,7 @@
 #define NEXT_TILE     3 /* the cache that the tokens of the next tile are prefetched into (__builtin_prefetch) */
 
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#include "dots.h"
 #include "floats.h"
 
 FLOAT_PRODUCTS(avx512)

@@ -12,6 +12,7 @@
 #define NEXT_TILE     3 /* the cache that the tokens of the next tile are prefetched into (__builtin_prefetch) */
 
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#include "dots_in_pieces.h"
 #include "floats.h"
 
 FLOAT_PRODUCTS(neon)

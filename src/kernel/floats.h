@@ -1,17 +1,13 @@
-/* floats.h - the products in float32, shared by all vector levels. float_LEVEL.c includes it after avx2.h, avx512.h or neon.h, and
- * after it has defined what panels.h needs. */
+/* floats.h - the products in float32, shared by all vector levels. float_LEVEL.c includes it after dots.h or dots_in_pieces.h, whose
+ * few_NAME multiplies with at most FEW_OF_FLOATS tokens, and after it has defined what panels.h needs. */
 #ifndef KERNEL_FLOATS_H
 #define KERNEL_FLOATS_H
 
-#include "dots.h"
 #include "panels.h"
 
 /* Defines the product of a float format of `bytes` bytes per value whose load_NAME is defined. */
 #define FLOAT_PRODUCT(name, bytes, level)                                                                     \
-    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, vector(*sums)[GROUP])         \
-    {                                                                                                         \
-        dot_rows(rows, x, bytes, load_##name, sums);                                                          \
-    }                                                                                                         \
+    FEW_PRODUCT(name, bytes)                                                                                  \
     ALWAYS_INLINE void fill_##name(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start, \
                                    size_t columns, panel *p)                                                  \
     {                                                                                                         \
@@ -21,7 +17,7 @@
                                          const kernel_input *x, float *y, size_t y_stride)                    \
     {                                                                                                         \
         if (x->count <= FEW_OF_FLOATS)                                                                        \
-            few_tokens(w, list, begin, end, x, y, y_stride, dot_##name);                                      \
+            few_##name(w, list, begin, end, x, y, y_stride);                                                  \
         else                                                                                                  \
             many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                    \
     }
