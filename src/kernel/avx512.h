@@ -12,8 +12,8 @@ typedef __m512 vector;
 typedef __m256 group_sums;
 #define LEVEL avx512
 /* Tokens up to which rows are read end to end (streams.h) rather than in tiles, by measurement. */
-#define FEW_OF_BLOCKS 8
-#define FEW_OF_FLOATS 64
+#define FEW_OF_BLOCKS    8
+#define FEW_OF_FLOATS    64
 #define MAY_HALVE_GROUPS true
 
 #include "streams.h"

@@ -18,8 +18,8 @@ typedef struct vector {
 typedef vector group_sums;
 #define LEVEL neon
 /* Tokens up to which rows are read end to end (streams.h) rather than in tiles, not measured. */
-#define FEW_OF_BLOCKS 8
-#define FEW_OF_FLOATS 8
+#define FEW_OF_BLOCKS    8
+#define FEW_OF_FLOATS    8
 #define MAY_HALVE_GROUPS false
 
 #include "streams.h"
