@@ -375,7 +375,7 @@ typedef struct hearth_engine_options {
  * not a hearth_activations, or `stream` not a hearth_stream.
  * HEARTH_UNSUPPORTED: devices have no kernels for the format of a matrix that the placement puts there; or it puts
  * experts there that choose their neurons by themselves, or whose shared expert has another format; or a part of the
- * neurons of a layer that cannot be split.
+ * neurons of a layer that cannot be split; or the CPU level multiplies no bfloat16, which `activations` asks for.
  * HEARTH_NO_MEMORY: of main memory or of the device's budget; the text says which, and for the device how many layers
  * would fit. Transposed copies that main memory cannot hold are refused before any of it is taken.
  * HEARTH_DEVICE: the device failed. The progress callback must not call back into this runtime. */
