@@ -56,24 +56,25 @@ static void a_prompt_is_near_to_float32(void **state)
     free(floats), free(bfloats);
 }
 
+/* The prompt in pieces of n tokens has the same bytes in two ways. */
+static void check_same(size_t n, hearth_activations a, unsigned a_threads, hearth_activations b, unsigned b_threads)
+{
+    size_t values;
+    float *one = read_in_pieces(a, a_threads, n, &values), *other = read_in_pieces(b, b_threads, n, &values);
+    assert_memory_equal(one, other, values * sizeof *one);
+    free(one), free(other);
+}
+
 static void threads_do_not_matter(void **state)
 {
     (void)state;
-    size_t values;
-    float *one = read_in_pieces(HEARTH_ACTIVATIONS_BF16, 1, COUNT, &values);
-    float *three = read_in_pieces(HEARTH_ACTIVATIONS_BF16, 3, COUNT, &values);
-    assert_memory_equal(one, three, values * sizeof *one);
-    free(one), free(three);
+    check_same(COUNT, HEARTH_ACTIVATIONS_BF16, 1, HEARTH_ACTIVATIONS_BF16, 3);
 }
 
 static void few_tokens_are_multiplied_in_float32(void **state)
 {
     (void)state;
-    size_t values;
-    float *floats = read_in_pieces(HEARTH_ACTIVATIONS_AUTO, 2, FEW_OF_BFLOATS, &values);
-    float *bfloats = read_in_pieces(HEARTH_ACTIVATIONS_BF16, 2, FEW_OF_BFLOATS, &values);
-    assert_memory_equal(floats, bfloats, values * sizeof *floats);
-    free(floats), free(bfloats);
+    check_same(FEW_OF_BFLOATS, HEARTH_ACTIVATIONS_AUTO, 2, HEARTH_ACTIVATIONS_BF16, 2);
 }
 
 static void other_levels_refuse(void **state)

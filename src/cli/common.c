@@ -47,8 +47,7 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     CPU_ROW(engine_options, cpu),
     {OPTION_ROW(0, "activations", CHOICE, engine_options, activations, "auto|f32|bf16",
                 "auto: 8 bits where block formats are read; f32: float32 everywhere, slow; bf16: as auto, but prompts "
-                "meet F16 "
-                "and BF16 weights in bfloat16, twice as fast, where the CPU can"),
+                "meet F16 and BF16 weights in bfloat16, twice as fast, where the CPU can"),
      .choices = activation_choices},
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
                 "positions that fit; else what the model was made for, or what memory holds"),

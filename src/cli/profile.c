@@ -228,14 +228,9 @@ static hearth_status print_json(const profiling *r, hearth_error *error)
  * counts. */
 static const char *settings(const profiling *r)
 {
-    switch (r->v->engine.activations) {
-    case HEARTH_ACTIVATIONS_F32:
-        return "activations f32";
-    case HEARTH_ACTIVATIONS_BF16:
-        return "activations bf16";
-    default:
-        return NULL;
-    }
+    static const char *const changes[HEARTH_ACTIVATIONS_COUNT] = {
+        [HEARTH_ACTIVATIONS_F32] = "activations f32", [HEARTH_ACTIVATIONS_BF16] = "activations bf16"};
+    return changes[r->v->engine.activations];
 }
 
 static hearth_status open_work(profiling *r, hearth_error *error)

@@ -5,8 +5,7 @@
 
 #include <immintrin.h>
 
-#define LANES   16 /* float32 values in a register */
-#define VECTORS 32 /* of that size                 */
+#define LANES 16 /* float32 values in a register */
 
 typedef __m512 vector;
 typedef __m256 group_sums;
