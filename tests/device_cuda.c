@@ -19,6 +19,7 @@ enum { WAYS = sizeof ways / sizeof *ways, SLOTS = 6, STAMPS = 2 };
 static const char *const settings[] = {"FAKE_CUDA_DEVICES",    "FAKE_CUDA_START",   "FAKE_CUDA_VERSION",
                                        "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",  "FAKE_CUDA_FAULT",
                                        "FAKE_CUDA_LAUNCHES",   "FAKE_CUDA_PTX",     "FAKE_CUDA_OPERATIONS",
+                                       "FAKE_CUDA_LIMITED",
                                        "FAKE_NVRTC_FAILS",     "FAKE_NVRTC_NEWEST", "CUDA_LAUNCH_BLOCKING"};
 
 static int unset_all(void **state)
@@ -420,10 +421,15 @@ static void check_exchange(const char *spec, const char *says)
 static void the_best_exchange_that_works(void **state)
 {
     (void)state;
+    check_exchange("cuda", "kernel");
+    check_exchange("cuda,exchange=memory", "memory operations");
+    check_exchange("cuda,exchange=events", "events");
+    set("FAKE_CUDA_LIMITED", 1);
     check_exchange("cuda", "memory operations");
     check_exchange("cuda,exchange=kernel", "kernel");
-    check_exchange("cuda,exchange=events", "events");
     set("FAKE_CUDA_OPERATIONS", 0);
+    check_exchange("cuda", "events");
+    set("FAKE_CUDA_LIMITED", 0);
     check_exchange("cuda", "kernel");
     device *d = NULL;
     hearth_error error = {0};
@@ -431,7 +437,7 @@ static void the_best_exchange_that_works(void **state)
     assert_says(error.text, "memory operations");
     set("FAKE_CUDA_OPERATIONS", 1);
     set("CUDA_LAUNCH_BLOCKING", 0);
-    check_exchange("cuda", "memory operations");
+    check_exchange("cuda", "kernel");
     set("CUDA_LAUNCH_BLOCKING", 1);
     check_exchange("cuda", "events");
     assert_int_equal(device_open(&d, "cuda,exchange=memory", NULL, &error), HEARTH_DEVICE);

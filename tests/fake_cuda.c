@@ -14,6 +14,7 @@
  *     FAKE_CUDA_FAULT=N       the N-th kernel from the opening on faults (0: the first); -1: none
  *     FAKE_CUDA_LAUNCHES=N    so many graphs can be started from the opening on; -1: any number
  *     FAKE_CUDA_OPERATIONS=0  no memory operations in graphs
+ *     FAKE_CUDA_LIMITED=1     it ends kernels that run for seconds
  *     FAKE_CUDA_PTX=0         PTX from nvcc or clang is refused as too new */
 #include "../src/device/cuda_api.h"
 #include "../src/device/kernels/host_table.h"
@@ -151,7 +152,8 @@ static const char *parameters_of(const struct cuda_function_object *f)
 {
     if (f->kernel >= 0)
         return device_kernels[f->kernel].parameters;
-    return strcmp(f->own, "copy") == 0 ? "bbu" : "b";
+    bool joins = strcmp(f->own, "send") == 0 || strcmp(f->own, "receive") == 0;
+    return strcmp(f->own, "copy") == 0 ? "bbu" : joins ? "bbub" : "b";
 }
 
 static cuda_result run_product(const work *w)
@@ -178,15 +180,18 @@ static cuda_result run_product(const work *w)
     return CUDA_OK;
 }
 
+static cuda_result copy_bytes(const work *w)
+{
+    if (w->values[0] % 16 != 0 || w->values[1] % 16 != 0)
+        return ILLEGAL_ADDRESS;
+    memcpy(plain(w->values[0]), plain(w->values[1]), (uint32_t)w->values[2]);
+    return CUDA_OK;
+}
+
 static cuda_result run_copy(const work *w)
 {
-    unsigned char *to = plain(w->values[0]);
-    const unsigned char *from = plain(w->values[1]);
     size_t size = (uint32_t)w->values[2], threads = (size_t)w->groups * w->lanes;
-    if (w->values[0] % 16 != 0 || w->values[1] % 16 != 0 || threads < size / 16 + (size % 16 != 0))
-        return ILLEGAL_ADDRESS;
-    memcpy(to, from, size);
-    return CUDA_OK;
+    return threads < size / 16 + (size % 16 != 0) ? ILLEGAL_ADDRESS : copy_bytes(w);
 }
 
 static cuda_result wait_for_word(const uint32_t *word, uint32_t value)
@@ -197,10 +202,26 @@ static cuda_result wait_for_word(const uint32_t *word, uint32_t value)
     return CUDA_OK;
 }
 
+/* A copy with a word that is set when it is done, or waited for before it. */
+static cuda_result run_joined(const work *w)
+{
+    bool sends = strcmp(w->function->own, "send") == 0;
+    if (!(w->values[3] & host_mark) || w->groups != 1 || w->lanes < 16)
+        return ILLEGAL_ADDRESS;
+    if (!sends)
+        wait_for_word(plain(w->values[3]), 1);
+    cuda_result result = copy_bytes(w);
+    if (sends && result == CUDA_OK)
+        __atomic_store_n((uint32_t *)plain(w->values[3]), 1, __ATOMIC_RELEASE);
+    return result;
+}
+
 static cuda_result run_own(const work *w)
 {
     if (strcmp(w->function->own, "copy") == 0)
         return run_copy(w);
+    if (strcmp(w->function->own, "send") == 0 || strcmp(w->function->own, "receive") == 0)
+        return run_joined(w);
     if (!(w->values[0] & host_mark) || w->groups != 1 || w->lanes != 1)
         return ILLEGAL_ADDRESS;
     if (strcmp(w->function->own, "publish") == 0) {
@@ -375,6 +396,7 @@ cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_ordinal ordinal
     (void)ordinal;
     int capability = (int)setting("FAKE_CUDA_CAPABILITY", 90);
     *value = attribute == CUDA_UNITS                                    ? 2
+             : attribute == CUDA_KERNELS_LIMITED                        ? (int)setting("FAKE_CUDA_LIMITED", 0)
              : attribute == CUDA_MAPS_HOST || attribute == CUDA_UNIFIED ? 1
              : attribute == CUDA_MAJOR                                  ? capability / 10
              : attribute == CUDA_MINOR                                  ? capability % 10
@@ -603,7 +625,7 @@ cuda_result cuModuleUnload(cuda_module module)
 /* A function is there if the text has an entry of that name. */
 cuda_result cuModuleGetFunction(cuda_function *function, cuda_module module, const char *name)
 {
-    static const char *const own[] = {"publish", "await", "stamp", "copy"};
+    static const char *const own[] = {"publish", "await", "stamp", "copy", "send", "receive"};
     char entry[80];
     snprintf(entry, sizeof entry, ".entry %s(", name);
     if (strstr(module->text, entry) == NULL)
@@ -644,7 +666,7 @@ cuda_result cuLaunchKernel(cuda_function function, unsigned grid_x, unsigned gri
                            unsigned block_y, unsigned block_z, unsigned shared_bytes, cuda_stream stream,
                            void **parameters, void **extra)
 {
-    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 256 || block_y != 1 || block_z != 1 ||
+    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 ||
         shared_bytes != 0 || extra != NULL)
         return INVALID;
     return enqueue(stream, kernel_work(function, grid_x, block_x, parameters));
@@ -679,7 +701,7 @@ static cuda_result add_node(cuda_node *node, cuda_graph graph, const cuda_node *
 cuda_result cuGraphAddKernelNode(cuda_node *node, cuda_graph graph, const cuda_node *after, size_t count,
                                  const cuda_kernel_node *what)
 {
-    if (what->grid[0] == 0 || what->grid[1] != 1 || what->grid[2] != 1 || what->block[0] == 0 || what->block[0] > 256 ||
+    if (what->grid[0] == 0 || what->grid[1] != 1 || what->grid[2] != 1 || what->block[0] == 0 || what->block[0] > 1024 ||
         what->block[1] != 1 || what->block[2] != 1 || what->shared_bytes != 0 || what->extra != NULL)
         return INVALID;
     return add_node(node, graph, after, count,

@@ -28,7 +28,7 @@ enum { INVALID_OPTION = 5, COMPILATION = 6 };
 static const char complaint[] = "kernels.cu(1): warning: never mind\nkernels.cu(2): error: what is this\nand more\n";
 
 static const char ptx[] = "// fake NVRTC\n"
-#define X(name, parameters) ".entry kernel_" #name "(\n"
+#define X(name, parameters, taker) ".entry kernel_" #name "(\n"
     DEVICE_KERNELS(X);
 #undef X
 

@@ -142,6 +142,7 @@ static hearth_status set_up(cuda_device *d, hearth_error *error)
     if (unusable(&d->api, d->ordinal, problem, sizeof problem))
         return fail(error, HEARTH_DEVICE, "cuda:%u: %s", index, problem);
     d->capability = capability(&d->api, d->ordinal);
+    d->kernels_limited = attribute(&d->api, d->ordinal, CUDA_KERNELS_LIMITED) != 0;
     int units = attribute(&d->api, d->ordinal, CUDA_UNITS);
     d->base.units = units > 0 ? (unsigned)units : 1;
     d->base.group = d->base.options.group > 0 ? d->base.options.group : LANES;

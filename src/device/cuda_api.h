@@ -38,6 +38,7 @@ enum {
 
 enum { /* attributes of a device */
        CUDA_UNITS = 16,
+       CUDA_KERNELS_LIMITED = 17,
        CUDA_MAPS_HOST = 19,
        CUDA_COMPUTE_MODE = 20,
        CUDA_UNIFIED = 41,

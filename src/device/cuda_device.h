@@ -13,7 +13,7 @@ typedef struct cuda_kernel {
 } cuda_kernel;
 
 /* The driver's own kernels, whose source is in cuda_exchange.c and not in kernels/. */
-#define CUDA_OWN_KERNELS(X) X(publish) X(await) X(stamp) X(copy)
+#define CUDA_OWN_KERNELS(X) X(publish) X(await) X(stamp) X(copy) X(send) X(receive)
 
 typedef enum cuda_own_kernel {
 #define X(name) CUDA_OWN_##name,
@@ -36,6 +36,7 @@ typedef struct cuda_device {
     cuda_api api;
     cuda_ordinal ordinal;
     int capability; /* 10 * major + minor */
+    bool kernels_limited; /* a kernel that runs for seconds is ended: the device has a display, too */
     cuda_context context;
     cuda_stream stream;
     cuda_stream copy_stream; /* of QUEUE_COPY; made for the first program that needs it */

@@ -4,8 +4,8 @@
  * A slot has two words in pinned main memory. To publish, the program sets the first to 1. At an await, it waits until
  * the CPU has set the second. There are three ways to access these words on the device:
  *
+ *     kernel   kernels of one thread, or of one block that copies as well
  *     memory   stream memory operations, as nodes of the graph, without starting a kernel
- *     kernel   kernels of one thread
  *     events   no access: the graph is cut there; the CPU polls an event and starts the next piece itself
  *
  * An event of two queues (device_signal) is a word that one sets and the other waits for, in the same ways; with events the
@@ -24,7 +24,8 @@ static const double eager_seconds = 100e-6;
 /* The driver's own kernels, in PTX, so that they do not depend on how the other kernels were compiled. volatile
  * bypasses the caches; membar.sys makes earlier writes visible to the CPU first. The spinning kernel `await` needs no
  * exit of its own, because giving up a program sets all its words. `copy` moves 16 bytes per thread; one more thread
- * copies the remaining bytes one by one. */
+ * copies the remaining bytes one by one. `send` is copy and then publish, and `receive` is await and then copy, each by one
+ * block: a launch less on either way, and there is nothing but the word to wait for in between. */
 static const char own_kernels[] = ".version 6.0\n"
                                   ".target sm_60\n"
                                   ".address_size 64\n"
@@ -91,6 +92,93 @@ static const char own_kernels[] = ".version 6.0\n"
                                   "    add.u64 %from, %from, 1;\n"
                                   "    add.u32 %at, %at, 1;\n"
                                   "    bra next;\n"
+                                  "}\n"
+                                  ".visible .entry send(.param .u64 to, .param .u64 from, .param .u32 size, .param .u64 word)\n"
+                                  "{\n"
+                                  "    .reg .u64 %to, %from, %word, %offset, %source, %target;\n"
+                                  "    .reg .u32 %lane, %lanes, %step, %at, %whole, %size, %value, %a, %b, %c, %d;\n"
+                                  "    .reg .pred %beyond, %first;\n"
+                                  "    ld.param.u64 %word, [word];\n"
+                                  "    mov.u32 %lane, %tid.x;\n"
+                                  "    setp.eq.u32 %first, %lane, 0;\n"
+                                  "    ld.param.u64 %to, [to];\n"
+                                  "    ld.param.u64 %from, [from];\n"
+                                  "    ld.param.u32 %size, [size];\n"
+                                  "    mov.u32 %lanes, %ntid.x;\n"
+                                  "    shl.b32 %step, %lanes, 4;\n"
+                                  "    shl.b32 %at, %lane, 4;\n"
+                                  "    and.b32 %whole, %size, -16;\n"
+                                  "vectors:\n"
+                                  "    setp.ge.u32 %beyond, %at, %whole;\n"
+                                  "    @%beyond bra bytes;\n"
+                                  "    cvt.u64.u32 %offset, %at;\n"
+                                  "    add.u64 %source, %from, %offset;\n"
+                                  "    add.u64 %target, %to, %offset;\n"
+                                  "    ld.volatile.global.v4.u32 {%a, %b, %c, %d}, [%source];\n"
+                                  "    st.global.v4.u32 [%target], {%a, %b, %c, %d};\n"
+                                  "    add.u32 %at, %at, %step;\n"
+                                  "    bra vectors;\n"
+                                  "bytes:\n"
+                                  "    add.u32 %at, %whole, %lane;\n"
+                                  "    setp.ge.u32 %beyond, %at, %size;\n"
+                                  "    @%beyond bra copied;\n"
+                                  "    cvt.u64.u32 %offset, %at;\n"
+                                  "    add.u64 %source, %from, %offset;\n"
+                                  "    add.u64 %target, %to, %offset;\n"
+                                  "    ld.volatile.global.u8 %a, [%source];\n"
+                                  "    st.global.u8 [%target], %a;\n"
+                                  "copied:\n"
+                                  "    membar.sys;\n"
+                                  "    bar.sync 0;\n"
+                                  "    @!%first ret;\n"
+                                  "    membar.sys;\n"
+                                  "    st.volatile.global.u32 [%word], 1;\n"
+                                  "    ret;\n"
+                                  "}\n"
+                                  ".visible .entry receive(.param .u64 to, .param .u64 from, .param .u32 size, .param .u64 word)\n"
+                                  "{\n"
+                                  "    .reg .u64 %to, %from, %word, %offset, %source, %target;\n"
+                                  "    .reg .u32 %lane, %lanes, %step, %at, %whole, %size, %value, %a, %b, %c, %d;\n"
+                                  "    .reg .pred %beyond, %first;\n"
+                                  "    ld.param.u64 %word, [word];\n"
+                                  "    mov.u32 %lane, %tid.x;\n"
+                                  "    setp.eq.u32 %first, %lane, 0;\n"
+                                  "    @!%first bra together;\n"
+                                  "again:\n"
+                                  "    ld.volatile.global.u32 %value, [%word];\n"
+                                  "    setp.eq.u32 %beyond, %value, 0;\n"
+                                  "    @%beyond bra again;\n"
+                                  "    membar.sys;\n"
+                                  "together:\n"
+                                  "    bar.sync 0;\n"
+                                  "    ld.param.u64 %to, [to];\n"
+                                  "    ld.param.u64 %from, [from];\n"
+                                  "    ld.param.u32 %size, [size];\n"
+                                  "    mov.u32 %lanes, %ntid.x;\n"
+                                  "    shl.b32 %step, %lanes, 4;\n"
+                                  "    shl.b32 %at, %lane, 4;\n"
+                                  "    and.b32 %whole, %size, -16;\n"
+                                  "vectors:\n"
+                                  "    setp.ge.u32 %beyond, %at, %whole;\n"
+                                  "    @%beyond bra bytes;\n"
+                                  "    cvt.u64.u32 %offset, %at;\n"
+                                  "    add.u64 %source, %from, %offset;\n"
+                                  "    add.u64 %target, %to, %offset;\n"
+                                  "    ld.volatile.global.v4.u32 {%a, %b, %c, %d}, [%source];\n"
+                                  "    st.global.v4.u32 [%target], {%a, %b, %c, %d};\n"
+                                  "    add.u32 %at, %at, %step;\n"
+                                  "    bra vectors;\n"
+                                  "bytes:\n"
+                                  "    add.u32 %at, %whole, %lane;\n"
+                                  "    setp.ge.u32 %beyond, %at, %size;\n"
+                                  "    @%beyond bra copied;\n"
+                                  "    cvt.u64.u32 %offset, %at;\n"
+                                  "    add.u64 %source, %from, %offset;\n"
+                                  "    add.u64 %target, %to, %offset;\n"
+                                  "    ld.volatile.global.u8 %a, [%source];\n"
+                                  "    st.global.u8 [%target], %a;\n"
+                                  "copied:\n"
+                                  "    ret;\n"
                                   "}\n";
 
 const char *cuda_exchange_ptx(void)
@@ -100,8 +188,8 @@ const char *cuda_exchange_ptx(void)
 
 /* The ways, in the order in which they are tried. */
 static const cuda_exchange exchanges[] = {
-    {"memory", "stream memory operations", CUDA_BY_MEMORY},
     {"kernel", "a spinning kernel", CUDA_BY_KERNEL},
+    {"memory", "stream memory operations", CUDA_BY_MEMORY},
     {"events", "events, the graph cut in pieces", CUDA_BY_EVENTS},
 };
 
@@ -203,7 +291,8 @@ hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
     hearth_status first = HEARTH_OK;
     const char *text = "";
     for (size_t i = 0; i < EXCHANGES && first != HEARTH_NO_MEMORY && !d->stuck; i++) {
-        if (*wanted && strcmp(wanted, exchanges[i].name) != 0)
+        bool limited = d->kernels_limited && exchanges[i].how == CUDA_BY_KERNEL; /* the CPU may take longer */
+        if (*wanted ? strcmp(wanted, exchanges[i].name) != 0 : limited)
             continue;
         bool hangs = launches_block() && exchanges[i].how != CUDA_BY_EVENTS;
         hearth_status status =

@@ -271,19 +271,6 @@ INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, siz
     return team;
 }
 
-INLINE void local_store8(LOCAL float *to, float8 v)
-{
-#if ON_OPENCL
-    vstore8(v, 0, to);
-#elif ON_HOST
-    float8_store(to, v);
-#else
-    UNROLL
-    for (uint i = 0; i < 8; i++)
-        to[i] = v.v[i];
-#endif
-}
-
 /* Computes partial sums of weights[q][p] * value[p]: each team takes the positions own, own + teams, ... and writes its
  * sum to sums[q][own][length]. Returns the number of teams; 0 if the complete sums are already in `out`, `stride` from
  * query to query. */
@@ -338,7 +325,7 @@ INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, fl
                             uint count, LOCAL float *shared, float *greatest)
 {
     float top = LEAST_SCORE, sum = 0;
-    for (uint p = LANE; p < count; p += LANES) {
+    for (uint p = TEAM_LANE; p < count; p += TEAM_LANES) {
         float score = 0;
         for (uint member = 0; member < team; member++)
             score += parts[p * team + member];
@@ -348,10 +335,10 @@ INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, fl
         weights[p] = score;
         top = score > top ? score : top;
     }
-    *greatest = top = group_max(top, shared);
-    for (uint p = LANE; p < count; p += LANES)
+    *greatest = top = team_max(top, shared);
+    for (uint p = TEAM_LANE; p < count; p += TEAM_LANES)
         sum += weights[p] = EXP(weights[p] - top);
-    return group_sum(sum, shared);
+    return team_sum(sum, shared);
 }
 
 /* The queries of an item, and the positions that they see in its split. */
@@ -411,14 +398,15 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
                                 cache_piece_at(&pages, keys, begin, length), at, scratch, count, length, whole, format);
         BARRIER();
         NO_UNROLL
-        for (uint q = 0; q < o.n; q++) {
+        for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */
             float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, scale, softcap,
                                                  weights + q * ATTEND_POSITIONS, count, shared, &greatest);
-            if (LANE == 0) {
+            if (TEAM_LANE == 0) {
                 out[q * stride + length] = greatest;
                 out[q * stride + length + 1] = sum;
             }
         }
+        BARRIER(); /* all weights are there, and nobody needs the scores */
         uint teams = attend_values(weights, o.n, cache_piece_at(&pages, values, begin, length), at, scratch, out,
                                    stride, count, length, whole, format);
         BARRIER();

@@ -124,15 +124,15 @@ INLINE uint place_of(GLOBAL const uint *chosen, uint used, uint expert)
     return place;
 }
 
-/* An item is PRODUCT_ROWS places of the list, each with an input of its own. */
+/* A team takes an item, PRODUCT_ROWS places of the list, each with an input of its own. */
 INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                   GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const uint *chosen,
                   GLOBAL const uint *owners, GLOBAL const float *x, GLOBAL float *y, uint experts, uint used, uint n,
-                  uint columns, uint group, uint groups, LOCAL float *scratch)
+                  uint columns, uint team, uint teams, LOCAL float *scratch)
 {
     uint by_8 = COLUMNS_BY_8(columns);
     for (uint t = 0; t < step->count; t++)
-        for (uint first = group * PRODUCT_ROWS; first < listed[t]; first += groups * PRODUCT_ROWS) {
+        for (uint first = team * PRODUCT_ROWS; first < listed[t]; first += teams * PRODUCT_ROWS) {
             wide sums[1][PRODUCT_ROWS];
             NO_UNROLL
             for (uint r = 0; r < PRODUCT_ROWS; r++) {
@@ -142,9 +142,9 @@ INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar
                 GLOBAL const uchar *row = row_of(format, w, neuron, columns);
                 GLOBAL const ushort *scale = scales_of(format, scales, neuron, columns);
                 wide sum = wide_zero();
-                for (uint at = LANE * 8; at < by_8; at += LANES * 8)
+                for (uint at = TEAM_LANE * 8; at < by_8; at += TEAM_LANES * 8)
                     sum = wide_dot(sum, weights_8(format, row, scale, at), float8_load(hidden + at));
-                for (uint at = by_8 + LANE; at < columns; at += LANES)
+                for (uint at = by_8 + TEAM_LANE; at < columns; at += TEAM_LANES)
                     sum = wide_add(sum, weight_1(format, row, at) * hidden[at]);
                 sums[0][r] = sum;
             }
@@ -156,8 +156,8 @@ INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar
     KERNEL(score_##name, P_SCORE)                                                                                   \
     {                                                                                                               \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                 \
-        score(W_##id, step, w, scales, list, listed, chosen, owners, x, y, experts, used, n, columns, GROUP, GROUPS, \
-              scratch);                                                                                             \
+        score(W_##id, step, w, scales, list, listed, chosen, owners, x, y, experts, used, n, columns,               \
+              GROUP * TEAMS + TEAM, GROUPS * TEAMS, scratch);                                                       \
     }
 DEVICE_FORMATS(X)
 #undef X

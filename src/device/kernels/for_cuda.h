@@ -88,13 +88,14 @@ INLINE float FMA(float a, float b, float c)
     return result;
 }
 
-/* Computes e^x as 2^(x / ln 2), with the quotient in two parts so that a large x loses no accuracy. */
+/* Computes e^x as 2^(x / ln 2), with the quotient in two parts so that a large x loses no accuracy. The second part is left
+ * out where the power is subnormal, and where it is infinite, which times a rest of zero or below would be NaN. */
 INLINE float EXP(float x)
 {
     float bounded = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
     float whole = bounded * 1.44269504f, rest = FMA(bounded, 1.44269504f, -whole) + bounded * 1.92596299e-8f;
     float power = power_of_two(whole);
-    return x != x ? x : whole < -126.0f ? power : FMA(power, rest * 0.69314718f, power);
+    return x != x ? x : whole < -126.0f || whole >= 128.0f ? power : FMA(power, rest * 0.69314718f, power);
 }
 
 /* Load 16 or 8 bytes through the read-only cache; the kernel must not write this memory. */
@@ -169,54 +170,56 @@ INLINE float8 float8_of_bfloats(const uchar *p)
     return out;
 }
 
+/* Converts the unsigned bytes of two words to floats and subtracts `less`, at most 128. A byte below the exponent of 2^23 is a
+ * float that is larger by 2^23: one instruction, where shifting, masking and converting are three. */
+INLINE float8 float8_of_words(uint first, uint second, float less)
+{
+    float8 out;
+    UNROLL
+    for (uint i = 0; i < 8; i++) {
+        uint bits;
+        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bits) : "r"(i < 4 ? first : second), "r"(0x4b000000), "r"(0x7440 | i % 4));
+        out.v[i] = AS_FLOAT(bits) - (8388608.0f + less);
+    }
+    return out;
+}
+
+/* The same for signed bytes. */
+INLINE float8 float8_of_signed(uint first, uint second)
+{
+    return float8_of_words(first ^ 0x80808080u, second ^ 0x80808080u, 128.0f);
+}
+
 INLINE float8 float8_of_bytes(const uchar *p)
 {
     uint2 v = load_8(p);
-    float8 out;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)(schar)(v.x >> (8 * i));
-        out.v[i + 4] = (float)(schar)(v.y >> (8 * i));
-    }
-    return out;
+    return float8_of_signed(v.x, v.y);
+}
+
+/* Returns four values of four bits and, above them, those bits of `upper` that a mask selects. */
+INLINE uint with_upper(uint lower, uint upper, uint mask)
+{
+    return (lower & 0x0f0f0f0fu) | (upper & mask) << 4;
 }
 
 INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 {
     uint2 v = load_8(p);
-    float8 out;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)((int)((v.x >> (8 * i + shift)) & 15u) - less);
-        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift)) & 15u) - less);
-    }
-    return out;
+    return float8_of_words(v.x >> shift & 0x0f0f0f0fu, v.y >> shift & 0x0f0f0f0fu, (float)less);
 }
 
 INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
 {
     uint2 v = load_8(p);
     uint u = *(const uint *)upper >> upper_shift;
-    float8 out;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)((int)((v.x >> (8 * i + shift) & 15u) | (u >> 8 * i & 3u) << 4) - 32);
-        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift) & 15u) | (u >> (8 * i + 2) & 3u) << 4) - 32);
-    }
-    return out;
+    return float8_of_words(with_upper(v.x >> shift, u, 0x03030303u), with_upper(v.y >> shift, u >> 2, 0x03030303u), 32.0f);
 }
 
 INLINE float8 float8_of_fives(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
 {
     uint2 v = load_8(p);
     uint u = *(const uint *)upper >> upper_shift;
-    float8 out;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)((v.x >> (8 * i + shift) & 15u) | (u >> 8 * i & 1u) << 4);
-        out.v[i + 4] = (float)((v.y >> (8 * i + shift) & 15u) | (u >> (8 * i + 1) & 1u) << 4);
-    }
-    return out;
+    return float8_of_words(with_upper(v.x >> shift, u, 0x01010101u), with_upper(v.y >> shift, u >> 1, 0x01010101u), 0.0f);
 }
 
 /* Converts four numbers of four bits, in the bytes of a word, to signed bytes of twice their values. With m the lower
@@ -232,14 +235,7 @@ INLINE uint signed_fp4(uint n)
 INLINE float8 float8_of_fp4(const uchar *p, uint shift)
 {
     uint2 v = load_8(p);
-    uint first = signed_fp4(v.x >> shift & 0x0f0f0f0fu), second = signed_fp4(v.y >> shift & 0x0f0f0f0fu);
-    float8 out;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)(schar)(first >> (8 * i));
-        out.v[i + 4] = (float)(schar)(second >> (8 * i));
-    }
-    return out;
+    return float8_of_signed(signed_fp4(v.x >> shift & 0x0f0f0f0fu), signed_fp4(v.y >> shift & 0x0f0f0f0fu));
 }
 
 struct block32 { /* 32 signed bytes */
@@ -265,7 +261,7 @@ INLINE block32 block32_of_nibbles(const uchar *p, int less)
 
 INLINE uint fives(uint lower, uint upper)
 {
-    return (lower & 0x0f0f0f0fu) | (upper & 0x01010101u) << 4;
+    return with_upper(lower, upper, 0x01010101u);
 }
 
 INLINE block32 block32_of_fives(const uchar *p, const uchar *upper)
@@ -290,7 +286,7 @@ INLINE block32 block32_of_fp4(const uchar *p)
  * extends it to the upper bits. */
 INLINE uint signed_sixes(uint lower, uint upper)
 {
-    uint v = ((lower & 0x0f0f0f0fu) | (upper & 0x03030303u) << 4) ^ 0x20202020u, sign = v & 0x20202020u;
+    uint v = with_upper(lower, upper, 0x03030303u) ^ 0x20202020u, sign = v & 0x20202020u;
     return v | sign << 1 | sign << 2;
 }
 

@@ -14,7 +14,7 @@
 #define LETTER_F(name)       "f"
 
 const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
-#define X(name, PARAMETERS) {#name, "b" PARAMETERS(LETTER_B, LETTER_V, LETTER_F)},
+#define X(name, PARAMETERS, taker) {#name, "b" PARAMETERS(LETTER_B, LETTER_V, LETTER_F), taker},
     DEVICE_KERNELS(X)
 #undef X
 };

@@ -88,15 +88,15 @@
 #define PRODUCT_ROWS      4    /* rows of one item of product                                   */
 #define TILE_ROWS         64   /* rows of one item of product_many, columns of one of accumulate_many */
 #define TILE_TOKENS       32   /* and tokens of both                                            */
-#define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
+#define QUANTIZE_BLOCKS   16   /* blocks of one item of quantize                                */
 #define ATTEND_POSITIONS  128  /* positions of one split of attend, and of a page of the cache  */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
 #define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
 #define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
-#define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
+#define ACTIVATE_NEURONS  256  /* neurons of one item of activate                               */
 #define TALLIED_NEURONS   256  /* neurons of one item of tally                                  */
-#define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
-#define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
+#define ACCUMULATE_COLUMNS_ITEM 256 /* columns of one item of accumulate                        */
+#define REDUCE_COLUMNS_ITEM 32      /* columns of one item of reduce                            */
 #define STREAM_COLUMNS    256       /* columns of one item of predict_streams and correct_streams */
 #define READ_BYTES        65536     /* bytes of one item of read                                */
 
@@ -350,26 +350,28 @@
     X(MXFP4, mxfp4, 32, 16, 2)
 #define DEVICE_FORMATS(X) DEVICE_FLOAT_FORMATS(X) DEVICE_BLOCK_FORMATS(X)
 
-/* Every kernel: name, parameters. The macro that is passed must be called X. */
+/* Every kernel: name, parameters, and who takes an item of it, where a group has many lanes (kernel_taker). The macro that is
+ * passed must be called X. */
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE) \
-    X(product_many_##name, P_PRODUCT_MANY) X(accumulate_many_##name, P_ACCUMULATE_MANY)
+    X(embed_##name, P_EMBED, BY_GROUP) X(product_##name, P_PRODUCT, BY_TEAM) X(accumulate_##name, P_ACCUMULATE, BY_LARGE_GROUP) \
+    X(score_##name, P_SCORE, BY_TEAM) X(product_many_##name, P_PRODUCT_MANY, BY_GROUP) \
+    X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
 #define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(product_8_##name, P_PRODUCT_8) X(product_many_8_##name, P_PRODUCT_MANY_8)
-#define DEVICE_KERNELS(X)                                                        \
-    DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
-    DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
-    X(quantize, P_QUANTIZE) X(norm, P_NORM) X(norm_ranges, P_NORM_RANGES)        \
-    X(norm_neurons, P_NORM_NEURONS) X(norm_joined, P_NORM_JOINED)                \
-    X(place_f32, P_PLACE) X(place_f16, P_PLACE) X(place_q8_0, P_PLACE)           \
-    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_q8_0, P_ATTEND)     \
-    X(attend_join, P_ATTEND_JOIN)                                                \
-    X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
-    X(predict_streams, P_PREDICT_STREAMS) X(correct_streams, P_CORRECT_STREAMS)  \
-    X(cut, P_CUT) X(compact, P_COMPACT) X(activate, P_ACTIVATE)                  \
-    X(tally, P_TALLY)                                                            \
-    X(route, P_ROUTE) X(expand, P_EXPAND) X(weigh, P_WEIGH)                      \
-    X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
+    X(product_8_##name, P_PRODUCT_8, BY_TEAM) X(product_many_8_##name, P_PRODUCT_MANY_8, BY_GROUP)
+#define DEVICE_KERNELS(X) \
+    DEVICE_FORMATS(KERNELS_OF_FORMAT) \
+    DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT) \
+    X(quantize, P_QUANTIZE, BY_GROUP) X(norm, P_NORM, BY_LARGE_GROUP) X(norm_ranges, P_NORM_RANGES, BY_GROUP) \
+    X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
+    X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
+    X(attend_f32, P_ATTEND, BY_GROUP) X(attend_f16, P_ATTEND, BY_GROUP) X(attend_q8_0, P_ATTEND, BY_GROUP) \
+    X(attend_join, P_ATTEND_JOIN, BY_GROUP) \
+    X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
+    X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
+    X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
+    X(tally, P_TALLY, BY_GROUP) \
+    X(route, P_ROUTE, BY_LARGE_GROUP) X(expand, P_EXPAND, BY_LARGE_GROUP) X(weigh, P_WEIGH, BY_GROUP) \
+    X(reduce, P_REDUCE, BY_GROUP) X(argmax, P_ARGMAX, BY_LARGE_GROUP) X(read, P_READ, BY_GROUP)
 
 // clang-format on
 
@@ -389,15 +391,20 @@ typedef struct step_record {
 } step_record;
 
 typedef enum device_kernel {
-#define X(name, parameters) DEVICE_##name,
+#define X(name, parameters, taker) DEVICE_##name,
     DEVICE_KERNELS(X)
 #undef X
         DEVICE_KERNEL_COUNT
 } device_kernel;
 
+/* Who takes an item: a group; a group with more lanes, since there are few items and much to do in each; or a team of lanes
+ * (sums.h), of which a group may have several. */
+typedef enum kernel_taker { BY_GROUP, BY_LARGE_GROUP, BY_TEAM } kernel_taker;
+
 /* A name, "product_f16", and a letter for each parameter, step first: 'b' buffer, 'u' unsigned, 'f' float. */
 typedef struct device_kernel_row {
     const char *name, *parameters;
+    kernel_taker taker;
 } device_kernel_row;
 extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 

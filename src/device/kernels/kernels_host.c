@@ -25,7 +25,7 @@ static void *address_of(const device_argument *argument)
 #define TAKE_F(name)       float name = (argument++)->f;
 #define PASS_B(type, name) name,
 #define PASS_1(name)       name,
-#define X(name, PARAMETERS)                                                                   \
+#define X(name, PARAMETERS, taker)                                                            \
     static void host_##name(const device_argument *argument, uint32_t group, uint32_t groups) \
     {                                                                                         \
         const step_record *step = address_of(argument++);                                     \
@@ -39,7 +39,7 @@ const host_table HOST_TABLE = {
     .name = HOST_TABLE_NAME,
     .run =
         {
-#define X(name, PARAMETERS) [DEVICE_##name] = host_##name,
+#define X(name, PARAMETERS, taker) [DEVICE_##name] = host_##name,
             DEVICE_KERNELS(X)
 #undef X
         },

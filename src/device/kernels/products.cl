@@ -1,7 +1,7 @@
 /* products.cl - matrix-vector products: product, product_8, and quantize, which makes the input of product_8. Also
  * embed, which copies rows of a matrix.
  *
- * An item is PRODUCT_ROWS rows, so that each value of x is read once for several rows, and several loads overlap.
+ * A team takes an item, which is PRODUCT_ROWS rows, so that each value of x is read once for several rows, and several loads overlap.
  * Neighbouring lanes read neighbouring memory of a row. Rows beyond the last one repeat it and are not stored. Without
  * lists, up to MANY_TOKENS tokens are computed together, and weights are read once for them; long steps take the kernels of
  * tiles.cl. With lists, every token needs other rows, so each is computed alone. Barriers are in loops and never in an `if`: PoCL duplicates the code
@@ -17,17 +17,29 @@ INLINE float finished(float sum, float before, uint finish)
     return sum;
 }
 
-/* Adds up the PRODUCT_ROWS totals of each token over the group and stores the first `rows` of them. */
+/* Adds up the PRODUCT_ROWS totals of a token over the team and stores the first `rows` of them. */
+INLINE void store_total(float *totals, GLOBAL float *y, uint rows, uint finish, LOCAL float *scratch)
+{
+    team_sums(totals, PRODUCT_ROWS, scratch);
+    if (TEAM_LANE == 0) {
+        float before[PRODUCT_ROWS];
+        UNROLL
+        for (uint r = 0; r < PRODUCT_ROWS; r++)
+            before[r] = finish == FINISH_ADD && r < rows ? y[r] : 0.0f;
+        UNROLL
+        for (uint r = 0; r < PRODUCT_ROWS; r++)
+            if (r < rows)
+                y[r] = finished(totals[r], before[r], finish);
+    }
+}
+
+/* The same for the totals of several tokens. */
 ONE_COPY void store_totals(float *totals, uint tokens, GLOBAL float *y, uint stride, uint rows, uint finish,
                            LOCAL float *scratch)
 {
     NO_UNROLL
-    for (uint t = 0; t < tokens; t++, totals += PRODUCT_ROWS, y += stride) {
-        group_sums(totals, PRODUCT_ROWS, scratch);
-        if (LANE == 0)
-            for (uint r = 0; r < rows; r++)
-                y[r] = finished(totals[r], finish == FINISH_ADD ? y[r] : 0.0f, finish);
-    }
+    for (uint t = 0; t < tokens; t++, totals += PRODUCT_ROWS, y += stride)
+        store_total(totals, y, rows, finish, scratch);
 }
 
 /* Adds up and stores the sums of `tokens` tokens, at most `most` (a constant). */
@@ -39,7 +51,10 @@ INLINE void store_rows(wide sums[][PRODUCT_ROWS], uint most, uint tokens, GLOBAL
     for (uint t = 0; t < most; t++)
         for (uint r = 0; r < PRODUCT_ROWS; r++)
             totals[t * PRODUCT_ROWS + r] = wide_total(sums[t][r]);
-    store_totals(totals, most == 1 ? 1 : tokens, y, stride, least(PRODUCT_ROWS, rows), finish, scratch);
+    if (most == 1)
+        store_total(totals, y, least(PRODUCT_ROWS, rows), finish, scratch);
+    else
+        store_totals(totals, tokens, y, stride, least(PRODUCT_ROWS, rows), finish, scratch);
 }
 
 /* Returns the r-th row of an item, through the list if there is one. */
@@ -73,7 +88,7 @@ INLINE void add_floats(int format, uint most, const item_rows *row, product_inpu
 {
     GLOBAL const float *x = in.x + (size_t)token * columns;
     uint by_8 = COLUMNS_BY_8(columns);
-    for (uint at = LANE * 8; at < by_8; at += LANES * 8) {
+    for (uint at = TEAM_LANE * 8; at < by_8; at += TEAM_LANES * 8) {
         float8 weights[PRODUCT_ROWS];
         UNROLL
         for (uint r = 0; r < PRODUCT_ROWS; r++)
@@ -87,7 +102,7 @@ INLINE void add_floats(int format, uint most, const item_rows *row, product_inpu
                     sums[t][r] = wide_dot(sums[t][r], weights[r], values);
             }
     }
-    for (uint at = by_8 + LANE; at < columns; at += LANES)
+    for (uint at = by_8 + TEAM_LANE; at < columns; at += TEAM_LANES)
         for (uint r = 0; r < PRODUCT_ROWS; r++) {
             float weight = weight_1(format, row->w[r], at);
             UNROLL
@@ -102,7 +117,7 @@ INLINE void add_blocks(int format, uint most, const item_rows *row, product_inpu
                        uint columns, wide sums[][PRODUCT_ROWS])
 {
     uint blocks = columns / 32;
-    for (uint b = LANE; b < blocks; b += LANES) {
+    for (uint b = TEAM_LANE; b < blocks; b += TEAM_LANES) {
         block32 weights[PRODUCT_ROWS];
         two_scales weight_scales[PRODUCT_ROWS];
         UNROLL
@@ -148,19 +163,20 @@ INLINE void product_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL co
     store_rows(sums, most, tokens, y + (size_t)token * stride + first, stride, rows - first, finish, scratch);
 }
 
+/* team, teams: which of all teams this one is. */
 INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                     GLOBAL const uint *list, GLOBAL const uint *listed, product_input in, GLOBAL float *y, uint rows,
-                    uint columns, uint stride, uint finish, uint group, uint groups, LOCAL float *scratch)
+                    uint columns, uint stride, uint finish, uint team, uint teams, LOCAL float *scratch)
 {
     uint tokens = step->count, one_by_one = list || tokens == 1 ? tokens : 0;
     for (uint t = 0; t < one_by_one; t++) {
         uint wanted = list ? listed[t] : rows;
-        for (uint first = group * PRODUCT_ROWS; first < wanted; first += groups * PRODUCT_ROWS)
+        for (uint first = team * PRODUCT_ROWS; first < wanted; first += teams * PRODUCT_ROWS)
             product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted, in, t,
                          1, columns, y, stride, finish, scratch);
     }
     uint end = one_by_one ? 0 : rows;
-    for (uint first = group * PRODUCT_ROWS; first < end; first += groups * PRODUCT_ROWS)
+    for (uint first = team * PRODUCT_ROWS; first < end; first += teams * PRODUCT_ROWS)
         for (uint t = 0; t < tokens; t += MANY_TOKENS)
             product_rows(format, MANY_TOKENS, w, scales, list, first, rows, in, t, least(tokens - t, MANY_TOKENS),
                          columns, y, stride, finish, scratch);
@@ -172,8 +188,8 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
     {                                                                                                            \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
         product_input in = {rounded, x, q, q_scales, q_sums};                                                    \
-        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish, GROUP, GROUPS,      \
-                scratch);                                                                                        \
+        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish,                     \
+                GROUP * TEAMS + TEAM, GROUPS * TEAMS, scratch);                                                  \
     }
 #define X(id, name, values, value_bytes, scale_bytes) \
     PRODUCT_KERNEL(product_##name, P_PRODUCT, W_##id, false, x, 0, 0, 0)
@@ -186,8 +202,32 @@ DEVICE_BLOCK_FORMATS(X)
 
 /* ------------------------------------------------------------------ input of 8 bits */
 
-/* Rounds a block of 32 values to 8 bits, with the arithmetic of kernel/quantize.h, bit for bit. Compares magnitudes as
- * integers, which have the order of the numbers, with infinity and NaN above all. */
+/* What a block is rounded with: the scale that its values get, and its inverse; 0: all become zero. */
+typedef struct quantized_scale {
+    float one, inverse;
+} quantized_scale;
+
+/* Returns them for the greatest magnitude of a block, as an integer: those have the order of the numbers, with infinity and
+ * NaN above all. The arithmetic is that of kernel/quantize.h, bit for bit. */
+INLINE quantized_scale quantized_scale_of(uint most)
+{
+    quantized_scale s = {0.0f, 0.0f};
+    float largest = AS_FLOAT(most);
+    if (most >= 0x7f800000u) {
+        s.one = AS_FLOAT(0x7fc00000u);
+    } else if (most >= 0x03800000u) { /* 2^-120 */
+        s.inverse = DIVIDE(127.0f, largest);
+        s.one = DIVIDE(largest, 127.0f);
+    }
+    return s;
+}
+
+INLINE int quantized_value(float x, quantized_scale s)
+{
+    return s.inverse != 0.0f ? (int)RINT(x * s.inverse) : 0;
+}
+
+/* Rounds a block of 32 values to 8 bits. */
 INLINE void quantize_block(GLOBAL const float *x, GLOBAL schar *q, GLOBAL float *scale, GLOBAL int *sum)
 {
     uint most = 0;
@@ -195,29 +235,72 @@ INLINE void quantize_block(GLOBAL const float *x, GLOBAL schar *q, GLOBAL float 
         uint magnitude = AS_UINT(x[i]) & 0x7fffffffu;
         most = magnitude > most ? magnitude : most;
     }
-    float inverse = 0.0f, one = 0.0f, largest = AS_FLOAT(most);
-    if (most >= 0x7f800000u) {
-        one = AS_FLOAT(0x7fc00000u);
-    } else if (most >= 0x03800000u) { /* 2^-120 */
-        inverse = DIVIDE(127.0f, largest);
-        one = DIVIDE(largest, 127.0f);
-    }
-    bool usable = inverse != 0.0f;
+    quantized_scale s = quantized_scale_of(most);
     int total = 0;
     for (uint i = 0; i < 32; i++) {
-        int rounded = usable ? (int)RINT(x[i] * inverse) : 0;
+        int rounded = quantized_value(x[i], s);
         q[i] = (schar)rounded;
         total += rounded;
     }
-    *scale = one;
+    *scale = s.one;
     *sum = total;
 }
+
+#if ON_CUDA
+/* The lanes that share a block, four values each. */
+#define BLOCK_LANES 8u
+
+/* Combines the values of the lanes that share a block; every one of them gets the result. */
+#define BLOCK_REDUCE(a, b, COMBINE)                                                                       \
+    UNROLL                                                                                                \
+    for (uint distance = BLOCK_LANES / 2; distance > 0; distance /= 2) {                                  \
+        uint b;                                                                                           \
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, %3;"                                             \
+                     : "=r"(b)                                                                            \
+                     : "r"(a), "r"(distance), "r"(0xffu << LANE % WARP / BLOCK_LANES * BLOCK_LANES));     \
+        a = COMBINE;                                                                                      \
+    }
+
+/* quantize_block by BLOCK_LANES neighbouring lanes, of which this one is `member`. */
+INLINE void quantize_together(const float *x, schar *q, float *scale, int *sum, uint member)
+{
+    float4 values = ((const float4 *)x)[member];
+    float own[4] = {values.x, values.y, values.z, values.w};
+    uint most = 0, packed = 0, total = 0;
+    UNROLL
+    for (uint i = 0; i < 4; i++) {
+        uint magnitude = AS_UINT(own[i]) & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+    }
+    BLOCK_REDUCE(most, other, other > most ? other : most)
+    quantized_scale s = quantized_scale_of(most);
+    UNROLL
+    for (uint i = 0; i < 4; i++) {
+        int rounded = quantized_value(own[i], s);
+        packed |= ((uint)rounded & 255u) << 8 * i;
+        total += (uint)rounded;
+    }
+    ((uint *)q)[member] = packed;
+    BLOCK_REDUCE(total, other, total + other)
+    if (member == 0) {
+        *scale = s.one;
+        *sum = (int)total;
+    }
+}
+#endif
 
 KERNEL(quantize, P_QUANTIZE)
 {
     uint blocks = step->count * (columns / 32);
     for (uint first = GROUP * QUANTIZE_BLOCKS; first < blocks; first += GROUPS * QUANTIZE_BLOCKS) {
         uint end = least(first + QUANTIZE_BLOCKS, blocks);
+#if ON_CUDA
+        if (LANES % BLOCK_LANES == 0) {
+            for (uint b = first + LANE / BLOCK_LANES; b < end; b += LANES / BLOCK_LANES)
+                quantize_together(x + (size_t)b * 32, q + (size_t)b * 32, q_scales + b, q_sums + b, LANE % BLOCK_LANES);
+            continue;
+        }
+#endif
         for (uint b = first + LANE; b < end; b += LANES)
             quantize_block(x + (size_t)b * 32, q + (size_t)b * 32, q_scales + b, q_sums + b);
     }

@@ -36,6 +36,19 @@ INLINE float magnitude_of(float x)
     return AS_FLOAT(AS_UINT(x) & 0x7fffffffu);
 }
 
+INLINE void local_store8(LOCAL float *to, float8 v)
+{
+#if ON_OPENCL
+    vstore8(v, 0, to);
+#elif ON_HOST
+    float8_store(to, v);
+#else
+    UNROLL
+    for (uint i = 0; i < 8; i++)
+        to[i] = v.v[i];
+#endif
+}
+
 /* Returns the logistic function. */
 INLINE float sigmoid_of(float x)
 {
@@ -245,6 +258,7 @@ INLINE uint group_sum_uint(uint value, __local uint *scratch)
 
 #else
 #define GROUP_SCRATCH (SUMS_AT_ONCE * 32)
+#define WARP          32u
 
 /* Returns the value of the lane `distance` further on in the warp, of which the first `lanes` lanes are active. */
 INLINE uint shuffled_down(uint value, uint distance, uint lanes)
@@ -304,6 +318,58 @@ INLINE uint group_sum_uint(uint value, uint *scratch)
 INLINE float group_sum(float value, LOCAL float *scratch)
 {
     group_sums(&value, 1, scratch);
+    return value;
+}
+
+/* ------------------------------------------------------------------ over the lanes of a team
+ * The lanes of a group form teams that work by themselves: on CUDA its warps, if it is made of whole ones; elsewhere the
+ * group is one team. So code that teams run in different numbers of rounds must have no barrier of its own. All lanes of a
+ * team must call team_sums and team_max, which are as group_sums and group_max. */
+#if ON_CUDA
+#define TEAM_LANES (LANES % WARP == 0 ? WARP : LANES)
+
+/* Combines the values of the 32 lanes of a whole warp; every lane gets the result. */
+#define WARP_REDUCE(a, b, COMBINE)                                                              \
+    UNROLL                                                                                      \
+    for (uint distance = WARP / 2; distance > 0; distance /= 2) {                               \
+        uint bits;                                                                              \
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"                           \
+                     : "=r"(bits)                                                               \
+                     : "r"(AS_UINT(a)), "r"(distance));                                         \
+        float b = AS_FLOAT(bits);                                                               \
+        a = COMBINE;                                                                            \
+    }
+
+INLINE void team_sums(float *values, uint n, float *scratch)
+{
+    if (TEAM_LANES == WARP) {
+        for (uint i = 0; i < n; i++) {
+            WARP_REDUCE(values[i], other, values[i] + other)
+        }
+    } else {
+        group_sums(values, n, scratch);
+    }
+}
+
+INLINE float team_max(float value, float *scratch)
+{
+    if (TEAM_LANES != WARP)
+        return group_max(value, scratch);
+    WARP_REDUCE(value, other, value > other ? value : other)
+    return value;
+}
+#else
+#define TEAM_LANES LANES
+#define team_sums  group_sums
+#define team_max   group_max
+#endif
+#define TEAM      (LANE / TEAM_LANES)
+#define TEAMS     (LANES / TEAM_LANES)
+#define TEAM_LANE (LANE % TEAM_LANES)
+
+INLINE float team_sum(float value, LOCAL float *scratch)
+{
+    team_sums(&value, 1, scratch);
     return value;
 }
 

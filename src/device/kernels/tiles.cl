@@ -527,11 +527,11 @@ INLINE void accumulate_many(int format, const step_record *step, const uchar *w,
     }
 }
 #else
-/* A CPU under OpenCL: the kernels for few tokens, which take MANY_TOKENS at once. */
+/* A CPU under OpenCL: the kernels for few tokens, which take MANY_TOKENS at once. A lane is a group, so there are no ranks. */
 #define product_many(format, step, w, scales, in, y, rows, columns, stride, finish, group, groups) \
     product(format, step, w, scales, 0, 0, in, y, rows, columns, stride, finish, group, groups, scratch)
 #define accumulate_many(format, step, w, scales, h, sums, rows, columns, parts, group, groups) \
-    accumulate(format, step, w, scales, 0, 0, h, sums, rows, columns, parts, group, groups)
+    accumulate(format, step, w, scales, 0, 0, h, sums, rows, columns, parts, group, groups, 0)
 #endif
 
 #define X(id, name, values, value_bytes, scale_bytes)                                               \

@@ -12,8 +12,7 @@ INLINE float norm_scale(float squares, uint n, float epsilon)
     return DIVIDE(1.0f, SQRT(DIVIDE(squares, (float)n) + epsilon));
 }
 
-/* out = x * weight / sqrt(mean(x^2) + epsilon), row by row. May work in place: nothing is written before all lanes
- * have read the row. */
+/* May work in place: a lane writes only where it has read. */
 KERNEL(norm, P_NORM)
 {
     LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
@@ -28,8 +27,12 @@ KERNEL(norm, P_NORM)
         for (uint i = by_8 + LANE; i < columns; i += LANES)
             squares = wide_add(squares, row[i] * row[i]);
         float scale = norm_scale(group_sum(wide_total(squares), shared), columns, epsilon);
-        for (uint i = LANE; i < columns; i += LANES)
-            out[(size_t)t * columns + i] = row[i] * scale * weight[i];
+        GLOBAL float *to = out + (size_t)t * columns;
+        for (uint i = LANE * 8; i < by_8; i += LANES * 8)
+            float8_store(to + i, float8_times(float8_times(float8_load(row + i), float8_all(scale)),
+                                              float8_load(weight + i)));
+        for (uint i = by_8 + LANE; i < columns; i += LANES)
+            to[i] = row[i] * scale * weight[i];
     }
 }
 
