@@ -55,8 +55,11 @@ static void stop_for_observer(const recorder *r, uint32_t layer, const device_bu
 static const device_buffer *ffn_input(const recorder *r, uint32_t layer)
 {
     const model_layer *m = &r->model->layers[layer];
-    bool shared = m->wiring == WIRING_PARALLEL && m->ffn_norm.weight && m->ffn_norm.weight == m->attention_norm.weight;
-    return shared ? r->v->normed : record_norm_input(r, &r->s->engine->uploaded->layers[layer].ffn_norm);
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_matrix *readers[] = {&l->router, &l->fc1, &l->latent_in, &l->gate, &l->up};
+    if (m->wiring == WIRING_PARALLEL && m->ffn_norm.weight && m->ffn_norm.weight == m->attention_norm.weight)
+        return r->v->normed;
+    return record_norm_input(r, &l->ffn_norm, record_rounds(r, readers, sizeof readers / sizeof *readers));
 }
 
 /* Notes the remaining moments of a layer that is a mixer alone. */
@@ -239,6 +242,7 @@ hearth_status device_record(device_program **out, const hearth_session *s, const
     unsigned stamps = kind == PROGRAM_STREAM_TIMED ? TIMED_STAMPS : traced ? STAMP_COUNT(layers, streamed) : 0;
     device_program *p;
     TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers, streamed), stamps, error));
+    const device_buffer *rounded = NULL;
     recorder r = {.program = p,
                   .s = s,
                   .model = s->engine->model,
@@ -248,7 +252,8 @@ hearth_status device_record(device_program **out, const hearth_session *s, const
                   .rows = device_program_rows(s, kind),
                   .observed = kind == PROGRAM_OBSERVED,
                   .traced = traced,
-                  .streamed = kind == PROGRAM_STREAMED};
+                  .streamed = kind == PROGRAM_STREAMED,
+                  .rounded = &rounded};
     parts[kind](&r);
     hearth_status status = device_program_seal(p, error);
     if (status == HEARTH_OK)

@@ -15,6 +15,7 @@ typedef struct recorder {
     size_t rows; /* most rows of the step: device_program_rows */
     bool observed, traced;
     bool streamed; /* of layers that can be streamed the device computes the CPU's neurons, too */
+    const device_buffer **rounded; /* the buffer whose values q8 has in 8 bits; NULL: none of which that is sure */
 } recorder;
 
 /* Launches a kernel; its first argument is always the step record. */
@@ -71,7 +72,9 @@ typedef struct block_result {
 /* Copies the rows of a step, `width` floats each, from one side to the other. */
 void record_copy_rows(const recorder *r, device_buffer *to, const device_buffer *from, size_t width);
 
-/* Prepares an input; rounds it if one of the matrices is read in 8 bits, as products.c does on the CPU. */
+/* Returns whether one of the matrices is read in 8 bits, as products.c does on the CPU. */
+bool record_rounds(const recorder *r, const device_matrix *const *m, size_t count);
+/* Prepares an input; rounds it if one of the matrices is read in 8 bits, and it is not rounded yet. */
 input record_prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
                      size_t count);
 /* Multiplies with the first `count` rows of the stack that begins with m. */
@@ -88,8 +91,11 @@ void record_norm_ranges(const recorder *r, const device_norm *w, ranges x, const
 /* Norms whole rows of `width` values; to may be from. */
 void record_norm(const recorder *r, const device_norm *w, const device_buffer *from, uint32_t width,
                  const device_buffer *to);
-/* Norms the residual stream for a block. Returns the block's input: without a norm, the residual stream itself. */
-const device_buffer *record_norm_input(const recorder *r, const device_norm *w);
+/* Norms the residual stream for a block, and rounds the result at once if `rounds`. Returns the block's input: without a norm,
+ * the residual stream itself. */
+const device_buffer *record_norm_input(const recorder *r, const device_norm *w, bool rounds);
+/* Says that values of `normed`, the result of record_norm_input, are changed: what q8 has is not theirs any more. */
+void record_changed(const recorder *r);
 
 /* Adds factor times the result of a block, or stores it in `to`. */
 void record_reduce(const recorder *r, const block_result *b, const device_buffer *to, unsigned finish, float factor);

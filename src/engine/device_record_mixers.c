@@ -25,7 +25,7 @@ static mixer_row project(const recorder *r, uint32_t layer)
     const device_matrix *inputs[MIXER_INPUTS];
     for (unsigned i = 0; i < MIXER_INPUTS; i++)
         inputs[i] = &l->inputs[i];
-    const device_buffer *normed = record_norm_input(r, &l->attention_norm);
+    const device_buffer *normed = record_norm_input(r, &l->attention_norm, record_rounds(r, inputs, MIXER_INPUTS));
     input in = record_prepare(r, normed, r->model->hyper.embedding_length, inputs, MIXER_INPUTS);
     for (unsigned i = 0; i < MIXER_INPUTS; i++)
         if (inputs[i]->stack_rows > 0)

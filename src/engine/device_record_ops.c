@@ -9,16 +9,28 @@ void record_copy_rows(const recorder *r, device_buffer *to, const device_buffer 
 
 /* ------------------------------------------------------------------ products */
 
+bool record_rounds(const recorder *r, const device_matrix *const *m, size_t count)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        any |= m[i]->w && number_is_block(m[i]->format);
+    return any && r->s->engine->activations != HEARTH_ACTIVATIONS_F32;
+}
+
+void record_changed(const recorder *r)
+{
+    *r->rounded = NULL;
+}
+
 input record_prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
                      size_t count)
 {
-    input in = {values, false};
-    for (size_t i = 0; i < count; i++)
-        in.rounded |= m[i]->w && number_is_block(m[i]->format);
-    in.rounded &= r->s->engine->activations != HEARTH_ACTIVATIONS_F32;
-    if (in.rounded)
-        LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
-               BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));
+    input in = {values, record_rounds(r, m, count)};
+    if (!in.rounded || *r->rounded == values)
+        return in;
+    *r->rounded = values == r->v->normed ? values : NULL; /* others change with no notice */
+    LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
+           BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));
     return in;
 }
 
@@ -81,12 +93,20 @@ void record_norm(const recorder *r, const device_norm *w, const device_buffer *f
         record_norm_ranges(r, w, (ranges){from, 0, 1, width, width}, to, FINISH_STORE, 1);
 }
 
-const device_buffer *record_norm_input(const recorder *r, const device_norm *w)
+const device_buffer *record_norm_input(const recorder *r, const device_norm *w, bool rounds)
 {
+    const hyperparameters *h = &r->model->hyper;
+    const device_vectors *v = r->v;
     if (!w->weight)
-        return r->v->x;
-    record_norm(r, w, r->v->x, r->model->hyper.embedding_length, r->v->normed);
-    return r->v->normed;
+        return v->x;
+    bool together = rounds && h->norm == NORM_RMS && h->embedding_length % Q8_BLOCK == 0;
+    if (together)
+        LAUNCH(r, DEVICE_norm_8, r->rows, BUFFER(v->x), BUFFER(w->weight), BUFFER(v->normed), BUFFER(v->q8),
+               BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(h->embedding_length), FLOAT(h->norm_epsilon));
+    else
+        record_norm(r, w, v->x, h->embedding_length, v->normed);
+    *r->rounded = together ? v->normed : NULL;
+    return v->normed;
 }
 
 void record_reduce(const recorder *r, const block_result *b, const device_buffer *to, unsigned finish, float factor)

@@ -52,6 +52,7 @@ void record_beside(const recorder *r, uint32_t layer)
     record_product(r, in_matrix, &in, all_rows, r->v->laurel_in, FINISH_STORE);
     record_output(r, &l->streams.laurel_out, r->v->laurel_in, false);
     norm_rows(r, &l->streams.laurel_norm, BUFFER(r->v->added), BUFFER(r->v->normed), FINISH_ADD);
+    record_changed(r);
 }
 
 void record_join_laurel(const recorder *r)

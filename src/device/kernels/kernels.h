@@ -138,6 +138,11 @@
 /* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: R */
 #define P_NORM(B, V, F) B(const float, x) B(const float, weight) B(float, out) V(columns) F(epsilon)
 
+/* norm, and quantize of what it gives: columns is a multiple of 32.   items: R */
+#define P_NORM_8(B, V, F)                                                                              \
+    B(const float, x) B(const float, weight) B(float, out) B(schar, q) B(float, q_scales) B(int, q_sums) \
+        V(columns) F(epsilon)
+
 /* Norms `ranges` neighbouring ranges of `length` values of every row, each by itself. x and out have the stride
  * `stride`; out may be x. With y = x of a range, less its mean if centred is 1, the result is
  * factor * (y[i] * weight[i] / sqrt(mean(y^2) + epsilon) + bias[i]), finished. weight NULL: ones; bias NULL: none.
@@ -361,7 +366,7 @@
 #define DEVICE_KERNELS(X) \
     DEVICE_FORMATS(KERNELS_OF_FORMAT) \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT) \
-    X(quantize, P_QUANTIZE, BY_GROUP) X(norm, P_NORM, BY_LARGE_GROUP) X(norm_ranges, P_NORM_RANGES, BY_GROUP) \
+    X(quantize, P_QUANTIZE, BY_GROUP) X(norm, P_NORM, BY_LARGE_GROUP) X(norm_8, P_NORM_8, BY_LARGE_GROUP) X(norm_ranges, P_NORM_RANGES, BY_GROUP) \
     X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
     X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
     X(attend_f32, P_ATTEND, BY_GROUP) X(attend_f16, P_ATTEND, BY_GROUP) X(attend_q8_0, P_ATTEND, BY_GROUP) \

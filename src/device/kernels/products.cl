@@ -289,21 +289,26 @@ INLINE void quantize_together(const float *x, schar *q, float *scale, int *sum, 
 }
 #endif
 
+/* Rounds the blocks [begin, end) by the lanes of a group. */
+INLINE void quantize_blocks(GLOBAL const float *x, GLOBAL schar *q, GLOBAL float *scales, GLOBAL int *sums, uint begin,
+                            uint end)
+{
+#if ON_CUDA
+    if (LANES % BLOCK_LANES == 0) {
+        for (uint b = begin + LANE / BLOCK_LANES; b < end; b += LANES / BLOCK_LANES)
+            quantize_together(x + (size_t)b * 32, q + (size_t)b * 32, scales + b, sums + b, LANE % BLOCK_LANES);
+        return;
+    }
+#endif
+    for (uint b = begin + LANE; b < end; b += LANES)
+        quantize_block(x + (size_t)b * 32, q + (size_t)b * 32, scales + b, sums + b);
+}
+
 KERNEL(quantize, P_QUANTIZE)
 {
     uint blocks = step->count * (columns / 32);
-    for (uint first = GROUP * QUANTIZE_BLOCKS; first < blocks; first += GROUPS * QUANTIZE_BLOCKS) {
-        uint end = least(first + QUANTIZE_BLOCKS, blocks);
-#if ON_CUDA
-        if (LANES % BLOCK_LANES == 0) {
-            for (uint b = first + LANE / BLOCK_LANES; b < end; b += LANES / BLOCK_LANES)
-                quantize_together(x + (size_t)b * 32, q + (size_t)b * 32, q_scales + b, q_sums + b, LANE % BLOCK_LANES);
-            continue;
-        }
-#endif
-        for (uint b = first + LANE; b < end; b += LANES)
-            quantize_block(x + (size_t)b * 32, q + (size_t)b * 32, q_scales + b, q_sums + b);
-    }
+    for (uint first = GROUP * QUANTIZE_BLOCKS; first < blocks; first += GROUPS * QUANTIZE_BLOCKS)
+        quantize_blocks(x, q, q_scales, q_sums, first, least(first + QUANTIZE_BLOCKS, blocks));
 }
 
 /* ------------------------------------------------------------------ rows without a product */

@@ -12,27 +12,41 @@ INLINE float norm_scale(float squares, uint n, float epsilon)
     return DIVIDE(1.0f, SQRT(DIVIDE(squares, (float)n) + epsilon));
 }
 
-/* May work in place: a lane writes only where it has read. */
+/* Norms a row by the lanes of a group. May work in place: a lane writes only where it has read. */
+INLINE void norm_row(GLOBAL const float *row, GLOBAL const float *weight, GLOBAL float *out, uint columns, float epsilon,
+                     LOCAL float *shared)
+{
+    uint by_8 = COLUMNS_BY_8(columns);
+    wide squares = wide_zero();
+    for (uint i = LANE * 8; i < by_8; i += LANES * 8) {
+        float8 values = float8_load(row + i);
+        squares = wide_dot(squares, values, values);
+    }
+    for (uint i = by_8 + LANE; i < columns; i += LANES)
+        squares = wide_add(squares, row[i] * row[i]);
+    float scale = norm_scale(group_sum(wide_total(squares), shared), columns, epsilon);
+    for (uint i = LANE * 8; i < by_8; i += LANES * 8)
+        float8_store(out + i,
+                     float8_times(float8_times(float8_load(row + i), float8_all(scale)), float8_load(weight + i)));
+    for (uint i = by_8 + LANE; i < columns; i += LANES)
+        out[i] = row[i] * scale * weight[i];
+}
+
 KERNEL(norm, P_NORM)
 {
     LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
-    uint by_8 = COLUMNS_BY_8(columns);
+    for (uint t = GROUP; t < step->count; t += GROUPS)
+        norm_row(x + (size_t)t * columns, weight, out + (size_t)t * columns, columns, epsilon, shared);
+}
+
+KERNEL(norm_8, P_NORM_8)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    uint blocks = columns / 32;
     for (uint t = GROUP; t < step->count; t += GROUPS) {
-        GLOBAL const float *row = x + (size_t)t * columns;
-        wide squares = wide_zero();
-        for (uint i = LANE * 8; i < by_8; i += LANES * 8) {
-            float8 values = float8_load(row + i);
-            squares = wide_dot(squares, values, values);
-        }
-        for (uint i = by_8 + LANE; i < columns; i += LANES)
-            squares = wide_add(squares, row[i] * row[i]);
-        float scale = norm_scale(group_sum(wide_total(squares), shared), columns, epsilon);
-        GLOBAL float *to = out + (size_t)t * columns;
-        for (uint i = LANE * 8; i < by_8; i += LANES * 8)
-            float8_store(to + i, float8_times(float8_times(float8_load(row + i), float8_all(scale)),
-                                              float8_load(weight + i)));
-        for (uint i = by_8 + LANE; i < columns; i += LANES)
-            to[i] = row[i] * scale * weight[i];
+        norm_row(x + (size_t)t * columns, weight, out + (size_t)t * columns, columns, epsilon, shared);
+        BARRIER(); /* others read what a lane has written */
+        quantize_blocks(out, q, q_scales, q_sums, t * blocks, (t + 1) * blocks);
     }
 }
 
