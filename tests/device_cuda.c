@@ -16,11 +16,10 @@ static const char *const ways[] = {"memory", "kernel", "events"};
 enum { WAYS = sizeof ways / sizeof *ways, SLOTS = 6, STAMPS = 2 };
 
 /* The fake's settings, all of them: what one test sets, no other sees. */
-static const char *const settings[] = {"FAKE_CUDA_DEVICES",    "FAKE_CUDA_START",   "FAKE_CUDA_VERSION",
-                                       "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",  "FAKE_CUDA_FAULT",
-                                       "FAKE_CUDA_LAUNCHES",   "FAKE_CUDA_PTX",     "FAKE_CUDA_OPERATIONS",
-                                       "FAKE_CUDA_LIMITED",
-                                       "FAKE_NVRTC_FAILS",     "FAKE_NVRTC_NEWEST", "CUDA_LAUNCH_BLOCKING"};
+static const char *const settings[] = {
+    "FAKE_CUDA_DEVICES", "FAKE_CUDA_START",    "FAKE_CUDA_VERSION",   "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",
+    "FAKE_CUDA_FAULT",   "FAKE_CUDA_LAUNCHES", "FAKE_CUDA_PTX",       "FAKE_CUDA_OPERATIONS", "FAKE_CUDA_LIMITED",
+    "FAKE_NVRTC_FAILS",  "FAKE_NVRTC_NEWEST",  "CUDA_LAUNCH_BLOCKING"};
 
 static int unset_all(void **state)
 {

@@ -15,9 +15,12 @@
  *     FAKE_CUDA_LAUNCHES=N    so many graphs can be started from the opening on; -1: any number
  *     FAKE_CUDA_OPERATIONS=0  no memory operations in graphs
  *     FAKE_CUDA_LIMITED=1     it ends kernels that run for seconds
+ *     FAKE_CUDA_RUNS_PTX=1    kernels are what their PTX says (fake_ptx.h), not the host's of the same name
  *     FAKE_CUDA_PTX=0         PTX from nvcc or clang is refused as too new */
 #include "../src/device/cuda_api.h"
 #include "../src/device/kernels/host_table.h"
+
+#include "fake_ptx.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -56,11 +59,13 @@ typedef enum work_kind {
 struct cuda_function_object {
     int kernel; /* of the products; -1: one of the exchange's own */
     const char *own;
+    ptx_module *ptx;
     struct cuda_function_object *next;
 };
 
 struct cuda_module_object {
     char *text;
+    ptx_module *ptx; /* NULL: kernels are the host's */
     struct cuda_function_object *functions;
 };
 
@@ -237,10 +242,29 @@ static cuda_result run_own(const work *w)
     return CUDA_OK;
 }
 
+static void *memory_at(uint64_t address)
+{
+    return plain(address);
+}
+
+/* Runs the text of a kernel. */
+static cuda_result run_ptx(const work *w)
+{
+    char name[80], problem[PTX_PROBLEM];
+    const struct cuda_function_object *f = w->function;
+    snprintf(name, sizeof name, "%s%s", f->own ? "" : "kernel_", f->own ? f->own : device_kernels[f->kernel].name);
+    if (ptx_run(f->ptx, name, w->groups, w->lanes, w->values, memory_at, problem))
+        return CUDA_OK;
+    fprintf(stderr, "fake CUDA: %s\n", problem);
+    return ILLEGAL_ADDRESS;
+}
+
 static cuda_result run_kernel(const work *w)
 {
     if (__atomic_fetch_add(&kernels_done, 1, __ATOMIC_SEQ_CST) == setting("FAKE_CUDA_FAULT", -1))
         return CUDA_LAUNCH_FAILED;
+    if (w->function->ptx)
+        return run_ptx(w);
     return w->function->kernel >= 0 ? run_product(w) : run_own(w);
 }
 
@@ -608,7 +632,12 @@ cuda_result cuModuleLoadDataEx(cuda_module *module, const void *image, unsigned 
     }
     *module = calloc(1, sizeof **module);
     (*module)->text = strdup(image);
-    return CUDA_OK;
+    char problem[PTX_PROBLEM] = "";
+    if (setting("FAKE_CUDA_RUNS_PTX", 0))
+        (*module)->ptx = ptx_parse(image, problem);
+    if (problem[0])
+        fprintf(stderr, "fake CUDA: %s\n", problem);
+    return problem[0] ? INVALID : CUDA_OK;
 }
 
 cuda_result cuModuleUnload(cuda_module module)
@@ -617,6 +646,7 @@ cuda_result cuModuleUnload(cuda_module module)
         next = f->next;
         free(f);
     }
+    ptx_free(module->ptx);
     free(module->text);
     free(module);
     return CUDA_OK;
@@ -632,6 +662,7 @@ cuda_result cuModuleGetFunction(cuda_function *function, cuda_module module, con
         return CUDA_NOT_FOUND;
     struct cuda_function_object *f = calloc(1, sizeof *f);
     f->kernel = -1;
+    f->ptx = module->ptx;
     f->next = module->functions;
     module->functions = f;
     *function = f;
@@ -701,8 +732,9 @@ static cuda_result add_node(cuda_node *node, cuda_graph graph, const cuda_node *
 cuda_result cuGraphAddKernelNode(cuda_node *node, cuda_graph graph, const cuda_node *after, size_t count,
                                  const cuda_kernel_node *what)
 {
-    if (what->grid[0] == 0 || what->grid[1] != 1 || what->grid[2] != 1 || what->block[0] == 0 || what->block[0] > 1024 ||
-        what->block[1] != 1 || what->block[2] != 1 || what->shared_bytes != 0 || what->extra != NULL)
+    if (what->grid[0] == 0 || what->grid[1] != 1 || what->grid[2] != 1 || what->block[0] == 0 ||
+        what->block[0] > 1024 || what->block[1] != 1 || what->block[2] != 1 || what->shared_bytes != 0 ||
+        what->extra != NULL)
         return INVALID;
     return add_node(node, graph, after, count,
                     kernel_work(what->function, what->grid[0], what->block[0], what->parameters));

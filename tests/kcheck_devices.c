@@ -256,6 +256,10 @@ size_t check_devices(const char *only, uint64_t seed)
     size_t count = device_list(found, 16, NULL), bad = 0, pocl = 0, all = 0;
     if (!only || strncmp(only, "host", strlen(only)) == 0)
         bad += check_tables(seed);
+    if (only && strchr(only, ',')) { /* with options: that and nothing else */
+        all = check_spec(only, seed, &bad);
+        count = 0;
+    }
     for (size_t i = 0; i < count && i < 16; i++) {
         if (only && strncmp(found[i].spec, only, strlen(only)) != 0)
             continue;

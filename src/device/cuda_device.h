@@ -35,7 +35,7 @@ typedef struct cuda_device {
     device base;
     cuda_api api;
     cuda_ordinal ordinal;
-    int capability; /* 10 * major + minor */
+    int capability;       /* 10 * major + minor */
     bool kernels_limited; /* a kernel that runs for seconds is ended: the device has a display, too */
     cuda_context context;
     cuda_stream stream;

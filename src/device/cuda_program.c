@@ -21,7 +21,7 @@ enum {
     COPY_LANES = 128,
     JOINED_LANES = 1024,     /* of the one block of `send` and `receive` */
     JOINED_COPY = 64 * 1024, /* bytes that it copies at most; more blocks are faster for more */
-    LARGE_LANES = 512, /* of a group, for kernels with few items, where the spec does not say how many */
+    LARGE_LANES = 512,       /* of a group, for kernels with few items, where the spec does not say how many */
     TEAM_LANES = 32,
     /* Groups per compute unit: enough to fill it. Each group loops over the remaining items: on an H200 an empty launch of
      * 8 groups a unit takes 1.3 us, of 32 groups 3.2. */

@@ -14,7 +14,7 @@ typedef struct recorder {
     const device_mirror *mirror;
     size_t rows; /* most rows of the step: device_program_rows */
     bool observed, traced;
-    bool streamed; /* of layers that can be streamed the device computes the CPU's neurons, too */
+    bool streamed;                 /* of layers that can be streamed the device computes the CPU's neurons, too */
     const device_buffer **rounded; /* the buffer whose values q8 has in 8 bits; NULL: none of which that is sure */
 } recorder;
 

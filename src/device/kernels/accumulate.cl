@@ -72,24 +72,32 @@ INLINE float accumulate_column(int format, GLOBAL const uchar *w, GLOBAL const u
     return sum;
 }
 
+/* Returns i * count / parts, rounded down, where that product may not fit in 32 bits. */
+INLINE uint share_begin(uint i, uint count, uint parts)
+{
+    uint each = count / parts;
+    return i * each + i * (count - each * parts) / parts;
+}
+
 INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                        GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const float *h, GLOBAL float *sums,
                        uint rows, uint columns, uint parts, uint group, uint groups, LOCAL float *partial)
 {
-    uint rank_lanes = least(LANES, RANK_LANES), ranks = least(LANES / rank_lanes, MOST_RANKS), rank = LANE / rank_lanes;
+    uint rank_lanes = least(LANES, RANK_LANES), ranks = LANES < RANK_LANES ? 1 : least(LANES / RANK_LANES, MOST_RANKS);
+    uint rank = LANES < RANK_LANES ? 0 : LANE / RANK_LANES, member = LANES < RANK_LANES ? LANE : LANE % RANK_LANES;
     uint pieces = (columns + ACCUMULATE_COLUMNS_ITEM - 1) / ACCUMULATE_COLUMNS_ITEM, by_8 = COLUMNS_BY_8(columns);
     for (uint item = group; item < step->count * parts * pieces; item += groups) {
         uint piece = item % pieces, part = item / pieces % parts, t = item / pieces / parts;
         uint count = listed ? listed[t] : rows;
-        uint begin = (uint)((ulong)part * count / parts), end = (uint)((ulong)(part + 1) * count / parts);
+        uint begin = share_begin(part, count, parts), end = share_begin(part + 1, count, parts);
         GLOBAL const uint *ids = list ? list + (size_t)t * rows : list;
         GLOBAL const float *factors = h + (size_t)t * rows;
         GLOBAL float *out = sums + ((size_t)t * parts + part) * columns;
         uint left = piece * ACCUMULATE_COLUMNS_ITEM, right = least(left + ACCUMULATE_COLUMNS_ITEM, columns);
         uint middle = least(right, by_8 > left ? by_8 : left);
-        uint first = begin + (uint)((ulong)rank * (end - begin) / ranks);
-        uint last = begin + (uint)((ulong)(rank + 1) * (end - begin) / ranks);
-        uint own = rank < ranks ? left + LANE % rank_lanes * 8 : middle;
+        uint first = begin + share_begin(rank, end - begin, ranks);
+        uint last = begin + share_begin(rank + 1, end - begin, ranks);
+        uint own = rank < ranks ? left + member * 8 : middle;
         for (uint column = own; column < middle; column += rank_lanes * 8 * LANE_VECTORS) {
             uint vectors = ON_HOST ? (middle - column) / 8 : 1;
             float8 total[LANE_VECTORS];
@@ -110,17 +118,17 @@ INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const 
                 sum += partial[of * ACCUMULATE_COLUMNS_ITEM + c];
             out[left + c] = sum;
         }
-        BARRIER(); /* before the next item overwrites the sums */
+        BARRIER();          /* before the next item overwrites the sums */
         if (middle < right) /* the columns after the last whole vector; never in block formats */
             for (uint column = middle + LANE; column < right; column += LANES)
                 out[column] = accumulate_column(format, w, ids, begin, end, factors, column, columns);
     }
 }
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                           \
-    KERNEL(accumulate_##name, P_ACCUMULATE)                                                                     \
-    {                                                                                                           \
-        LOCAL_ARRAY(float, partial, MOST_RANKS *ACCUMULATE_COLUMNS_ITEM);                                       \
+#define X(id, name, values, value_bytes, scale_bytes)                                                             \
+    KERNEL(accumulate_##name, P_ACCUMULATE)                                                                       \
+    {                                                                                                             \
+        LOCAL_ARRAY(float, partial, MOST_RANKS *ACCUMULATE_COLUMNS_ITEM);                                         \
         accumulate(W_##id, step, w, scales, list, listed, h, sums, rows, columns, parts, GROUP, GROUPS, partial); \
     }
 DEVICE_FORMATS(X)
@@ -130,13 +138,15 @@ DEVICE_FORMATS(X)
 KERNEL(reduce, P_REDUCE)
 {
     LOCAL_ARRAY(float, partial, MOST_LANES); /* [ranks][width] */
-    uint width = least(LANES, REDUCE_COLUMNS_ITEM), ranks = LANES / width, rank = LANE / width;
+    uint width = least(LANES, REDUCE_COLUMNS_ITEM);
+    uint ranks = LANES < REDUCE_COLUMNS_ITEM ? 1 : LANES / REDUCE_COLUMNS_ITEM;
+    uint rank = LANES < REDUCE_COLUMNS_ITEM ? 0 : LANE / REDUCE_COLUMNS_ITEM, member = LANE - rank * width;
     uint pieces = (columns + REDUCE_COLUMNS_ITEM - 1) / REDUCE_COLUMNS_ITEM;
     for (uint item = GROUP; item < step->count * pieces; item += GROUPS) {
         uint t = item / pieces, left = item % pieces * REDUCE_COLUMNS_ITEM;
         uint right = least(left + REDUCE_COLUMNS_ITEM, columns);
         for (uint base = left; base < right; base += width) {
-            uint c = base + LANE % width, of = c < right ? ranks : 0; /* beyond the columns nobody adds */
+            uint c = base + member, of = c < right ? ranks : 0; /* beyond the columns nobody adds */
             size_t at = (size_t)t * columns + c;
             bool stores = of > 0 && rank == 0;
             float before = stores && finish == FINISH_ADD ? x[at] : 0.0f, sum = 0.0f;

@@ -152,12 +152,12 @@ INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar
         }
 }
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                               \
-    KERNEL(score_##name, P_SCORE)                                                                                   \
-    {                                                                                                               \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                 \
-        score(W_##id, step, w, scales, list, listed, chosen, owners, x, y, experts, used, n, columns,               \
-              GROUP * TEAMS + TEAM, GROUPS * TEAMS, scratch);                                                       \
+#define X(id, name, values, value_bytes, scale_bytes)                                                 \
+    KERNEL(score_##name, P_SCORE)                                                                     \
+    {                                                                                                 \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                   \
+        score(W_##id, step, w, scales, list, listed, chosen, owners, x, y, experts, used, n, columns, \
+              GROUP *TEAMS + TEAM, GROUPS * TEAMS, scratch);                                          \
     }
 DEVICE_FORMATS(X)
 #undef X

@@ -178,7 +178,9 @@ INLINE float8 float8_of_words(uint first, uint second, float less)
     UNROLL
     for (uint i = 0; i < 8; i++) {
         uint bits;
-        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bits) : "r"(i < 4 ? first : second), "r"(0x4b000000), "r"(0x7440 | i % 4));
+        asm("prmt.b32 %0, %1, %2, %3;"
+            : "=r"(bits)
+            : "r"(i < 4 ? first : second), "r"(0x4b000000), "r"(0x7440 | i % 4));
         out.v[i] = AS_FLOAT(bits) - (8388608.0f + less);
     }
     return out;
@@ -212,14 +214,16 @@ INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, ui
 {
     uint2 v = load_8(p);
     uint u = *(const uint *)upper >> upper_shift;
-    return float8_of_words(with_upper(v.x >> shift, u, 0x03030303u), with_upper(v.y >> shift, u >> 2, 0x03030303u), 32.0f);
+    return float8_of_words(with_upper(v.x >> shift, u, 0x03030303u), with_upper(v.y >> shift, u >> 2, 0x03030303u),
+                           32.0f);
 }
 
 INLINE float8 float8_of_fives(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
 {
     uint2 v = load_8(p);
     uint u = *(const uint *)upper >> upper_shift;
-    return float8_of_words(with_upper(v.x >> shift, u, 0x01010101u), with_upper(v.y >> shift, u >> 1, 0x01010101u), 0.0f);
+    return float8_of_words(with_upper(v.x >> shift, u, 0x01010101u), with_upper(v.y >> shift, u >> 1, 0x01010101u),
+                           0.0f);
 }
 
 /* Converts four numbers of four bits, in the bytes of a word, to signed bytes of twice their values. With m the lower

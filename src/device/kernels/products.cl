@@ -172,8 +172,8 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
     for (uint t = 0; t < one_by_one; t++) {
         uint wanted = list ? listed[t] : rows;
         for (uint first = team * PRODUCT_ROWS; first < wanted; first += teams * PRODUCT_ROWS)
-            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted, in, t,
-                         1, columns, y, stride, finish, scratch);
+            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted, in, t, 1,
+                         columns, y, stride, finish, scratch);
     }
     uint end = one_by_one ? 0 : rows;
     for (uint first = team * PRODUCT_ROWS; first < end; first += teams * PRODUCT_ROWS)
@@ -183,13 +183,13 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
 }
 
 /* Defines a product kernel; the last arguments are the members of product_input. */
-#define PRODUCT_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                                \
-    KERNEL(name, PARAMETERS)                                                                                     \
-    {                                                                                                            \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
-        product_input in = {rounded, x, q, q_scales, q_sums};                                                    \
-        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish,                     \
-                GROUP * TEAMS + TEAM, GROUPS * TEAMS, scratch);                                                  \
+#define PRODUCT_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                                 \
+    KERNEL(name, PARAMETERS)                                                                                      \
+    {                                                                                                             \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                               \
+        product_input in = {rounded, x, q, q_scales, q_sums};                                                     \
+        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish, GROUP *TEAMS + TEAM, \
+                GROUPS * TEAMS, scratch);                                                                         \
     }
 #define X(id, name, values, value_bytes, scale_bytes) \
     PRODUCT_KERNEL(product_##name, P_PRODUCT, W_##id, false, x, 0, 0, 0)
@@ -251,14 +251,14 @@ INLINE void quantize_block(GLOBAL const float *x, GLOBAL schar *q, GLOBAL float 
 #define BLOCK_LANES 8u
 
 /* Combines the values of the lanes that share a block; every one of them gets the result. */
-#define BLOCK_REDUCE(a, b, COMBINE)                                                                       \
-    UNROLL                                                                                                \
-    for (uint distance = BLOCK_LANES / 2; distance > 0; distance /= 2) {                                  \
-        uint b;                                                                                           \
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, %3;"                                             \
-                     : "=r"(b)                                                                            \
-                     : "r"(a), "r"(distance), "r"(0xffu << LANE % WARP / BLOCK_LANES * BLOCK_LANES));     \
-        a = COMBINE;                                                                                      \
+#define BLOCK_REDUCE(a, b, COMBINE)                                                                   \
+    UNROLL                                                                                            \
+    for (uint distance = BLOCK_LANES / 2; distance > 0; distance /= 2) {                              \
+        uint b;                                                                                       \
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, %3;"                                         \
+                     : "=r"(b)                                                                        \
+                     : "r"(a), "r"(distance), "r"(0xffu << LANE % WARP / BLOCK_LANES * BLOCK_LANES)); \
+        a = COMBINE;                                                                                  \
     }
 
 /* quantize_block by BLOCK_LANES neighbouring lanes, of which this one is `member`. */
@@ -333,10 +333,10 @@ INLINE void embed(int format, GLOBAL const step_record *step, GLOBAL const uchar
     }
 }
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                          \
-    KERNEL(embed_##name, P_EMBED)                                                                              \
-    {                                                                                                          \
-        embed(W_##id, step, w, scales, x, columns, by_position, first, finish, factor, GROUP, GROUPS);         \
+#define X(id, name, values, value_bytes, scale_bytes)                                                  \
+    KERNEL(embed_##name, P_EMBED)                                                                      \
+    {                                                                                                  \
+        embed(W_##id, step, w, scales, x, columns, by_position, first, finish, factor, GROUP, GROUPS); \
     }
 DEVICE_FORMATS(X)
 #undef X

@@ -326,23 +326,25 @@ INLINE float group_sum(float value, LOCAL float *scratch)
  * group is one team. So code that teams run in different numbers of rounds must have no barrier of its own. All lanes of a
  * team must call team_sums and team_max, which are as group_sums and group_max. */
 #if ON_CUDA
-#define TEAM_LANES (LANES % WARP == 0 ? WARP : LANES)
+#define WHOLE_WARPS (LANES % WARP == 0)
+#define TEAM_LANES  (WHOLE_WARPS ? WARP : LANES)
+#define TEAM        (WHOLE_WARPS ? LANE / WARP : 0u)
+#define TEAMS       (WHOLE_WARPS ? LANES / WARP : 1u)
+#define TEAM_LANE   (WHOLE_WARPS ? LANE % WARP : LANE)
 
 /* Combines the values of the 32 lanes of a whole warp; every lane gets the result. */
-#define WARP_REDUCE(a, b, COMBINE)                                                              \
-    UNROLL                                                                                      \
-    for (uint distance = WARP / 2; distance > 0; distance /= 2) {                               \
-        uint bits;                                                                              \
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"                           \
-                     : "=r"(bits)                                                               \
-                     : "r"(AS_UINT(a)), "r"(distance));                                         \
-        float b = AS_FLOAT(bits);                                                               \
-        a = COMBINE;                                                                            \
+#define WARP_REDUCE(a, b, COMBINE)                                                                                    \
+    UNROLL                                                                                                            \
+    for (uint distance = WARP / 2; distance > 0; distance /= 2) {                                                     \
+        uint bits;                                                                                                    \
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(bits) : "r"(AS_UINT(a)), "r"(distance)); \
+        float b = AS_FLOAT(bits);                                                                                     \
+        a = COMBINE;                                                                                                  \
     }
 
 INLINE void team_sums(float *values, uint n, float *scratch)
 {
-    if (TEAM_LANES == WARP) {
+    if (WHOLE_WARPS) {
         for (uint i = 0; i < n; i++) {
             WARP_REDUCE(values[i], other, values[i] + other)
         }
@@ -353,19 +355,19 @@ INLINE void team_sums(float *values, uint n, float *scratch)
 
 INLINE float team_max(float value, float *scratch)
 {
-    if (TEAM_LANES != WARP)
+    if (!WHOLE_WARPS)
         return group_max(value, scratch);
     WARP_REDUCE(value, other, value > other ? value : other)
     return value;
 }
 #else
 #define TEAM_LANES LANES
+#define TEAM       0u
+#define TEAMS      1u
+#define TEAM_LANE  LANE
 #define team_sums  group_sums
 #define team_max   group_max
 #endif
-#define TEAM      (LANE / TEAM_LANES)
-#define TEAMS     (LANES / TEAM_LANES)
-#define TEAM_LANE (LANE % TEAM_LANES)
 
 INLINE float team_sum(float value, LOCAL float *scratch)
 {

@@ -13,8 +13,8 @@ INLINE float norm_scale(float squares, uint n, float epsilon)
 }
 
 /* Norms a row by the lanes of a group. May work in place: a lane writes only where it has read. */
-INLINE void norm_row(GLOBAL const float *row, GLOBAL const float *weight, GLOBAL float *out, uint columns, float epsilon,
-                     LOCAL float *shared)
+INLINE void norm_row(GLOBAL const float *row, GLOBAL const float *weight, GLOBAL float *out, uint columns,
+                     float epsilon, LOCAL float *shared)
 {
     uint by_8 = COLUMNS_BY_8(columns);
     wide squares = wide_zero();
