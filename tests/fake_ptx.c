@@ -405,8 +405,10 @@ static void grow(symbols *s)
 /* Returns the number of a name; NULL: it has none. */
 static uint32_t *find(const symbols *s, const char *name)
 {
-    for (size_t place = s->room ? hash_of(name) % (2 * s->room) : 0; s->room && s->places[place];
-         place = (place + 1) % (2 * s->room))
+    if (s->room == 0)
+        return NULL;
+    size_t place = hash_of(name) % (2 * s->room);
+    for (; s->places[place]; place = (place + 1) % (2 * s->room))
         if (strcmp(s->all[s->places[place] - 1].name, name) == 0)
             return &s->all[s->places[place] - 1].number;
     return NULL;
