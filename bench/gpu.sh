@@ -14,6 +14,7 @@
 #     resident-SHAPE `hearth bench` of all of them, everything on the device
 #     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
 #     cpu-SHAPE      ... without the device, for comparison
+#     kernels-SHAPE  how long every command of a token takes, of F16 and Q4_0, resident and with half of the neurons
 #
 # Steps are done in the order given and leave OUT/STEP.txt, and .csv, .json where they make tables; one that fails is
 # said and the next one done. Each may take SECONDS (540). TOKENS are decoded in each timed run (32). ARCHIVE (.tar.gz)
@@ -22,7 +23,7 @@
 #
 #     gpu.sh -o out -m /dev/shm/m info kcheck memcheck pingpong
 #     gpu.sh -o out -m /dev/shm/m make-1b resident-1b half-1b
-#     gpu.sh -o out -m /dev/shm/m make-7b resident-7b half-7b
+#     gpu.sh -o out -m /dev/shm/m make-7b kernels-7b resident-7b half-7b
 # shellcheck disable=SC2317,SC2016 # steps are called by name, in a shell of their own
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -152,15 +153,33 @@ step_cpu() {
     bench cpu "$1"
 }
 
+# half_of SHAPE: half of the neurons of a layer.
+half_of() {
+    case $1 in
+    tiny) echo 512 ;;
+    1b) echo 2816 ;;
+    7b) echo 5504 ;;
+    13b) echo 6912 ;;
+    *) die "$1: no such shape" ;;
+    esac
+}
+
+step_kernels() {
+    local neurons type mode
+    neurons=$(half_of "$1") || return
+    for type in f16 q4_0; do
+        for mode in dense exact; do
+            own hearth bench "$models/$1-$type.gguf" --sparsity "$mode" --no-guard --prompt-lengths 64 --contexts 0 -n 16 \
+                -r 1 --device "$device,times=$out/kernels-$1-$type-$mode.csv" || return
+        done
+        own hearth bench "$models/$1-$type.gguf" --sparsity exact --no-guard --prompt-lengths 64 --contexts 0 -n 16 -r 1 \
+            --device "$device,times=$out/kernels-$1-$type-half.csv" --gpu-neurons "$neurons" || return
+    done
+}
+
 step_half() {
     local neurons type
-    case $1 in
-    tiny) neurons=512 ;;
-    1b) neurons=2816 ;;
-    7b) neurons=5504 ;;
-    13b) neurons=6912 ;;
-    *) die "half-$1: no such shape" ;;
-    esac
+    neurons=$(half_of "$1") || return
     bench half "$1" --device "$device" --gpu-neurons "$neurons" || return
     for type in f16 q4_0; do
         own hearth bench "$models/$1-$type.gguf" --sparsity exact --no-guard --prompt-lengths 64 --contexts 0 -n 8 -r 1 \
@@ -177,9 +196,9 @@ do_step() {
     "step_$name" "$shape"
 }
 
-export -f own saved bench do_step die
+export -f own saved bench half_of do_step die
 export here out models device tokens
-for name in info kcheck memcheck pingpong make resident cpu half; do
+for name in info kcheck memcheck pingpong make resident cpu kernels half; do
     export -f "step_${name?}"
 done
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -97,6 +98,7 @@ static void specs_are_strict(void **state)
         {"host,exchange=memory", HEARTH_INVALID, "only for cuda"},
         {"cuda,threads=2", HEARTH_INVALID, "only for host"},
         {"cuda,exchange=magic", HEARTH_INVALID, "events"},
+        {"host,times=", HEARTH_INVALID, "the name of a file"},
         {"opencl,speed=0.5", HEARTH_INVALID, "only for host"},
         {"opencl:1000", HEARTH_DEVICE, "opencl"},
         {"cuda:1000", HEARTH_DEVICE, "cuda"},
@@ -316,6 +318,66 @@ static float run_adder(adder *a, float before)
     }
     ok(device_finish(a->program, &error), &error);
     return before;
+}
+
+/* ------------------------------------------------------------------ times */
+
+/* Every command of a program is in the file, with what comes from the program: runs, amounts, counts. */
+static void times_are_written(const char *spec)
+{
+    enum { RUNS = 2, EXCHANGES = 3 };
+    static const struct {
+        const char *name;
+        size_t amount, count;
+    } rows[] = {{"stamp", 0, 2},
+                {"copy and publish", COLUMNS * sizeof(float), EXCHANGES},
+                {"await and copy", COLUMNS * sizeof(float), EXCHANGES},
+                {"reduce", STEP_ROWS, EXCHANGES}};
+    _Static_assert(COLUMNS <= REDUCE_COLUMNS_ITEM, "an item a row");
+    char path[] = "times-XXXXXX", timed[128], line[256] = "";
+    int made = mkstemp(path);
+    assert_true(made >= 0);
+    close(made);
+    snprintf(timed, sizeof timed, "%.60s,times=%s", spec, path);
+    adder a;
+    open_adder(&a, timed, EXCHANGES);
+    float x = 0;
+    for (unsigned run = 0; run < RUNS; run++)
+        x = run_adder(&a, x);
+    close_adder(&a);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_string_equal(line, "program,runs,commands,command,items_or_bytes,count,mean_us,of_a_run_us\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned program, runs;
+        size_t commands, amount, count;
+        char name[64];
+        double mean, all;
+        assert_non_null(fgets(line, sizeof line, f));
+        if (sscanf(line, "%u,%u,%zu,%63[^,],%zu,%zu,%lf,%lf", &program, &runs, &commands, name, &amount, &count, &mean,
+                   &all) != 8)
+            fail_msg("%s: %s", spec, line);
+        assert_string_equal(name, rows[i].name);
+        assert_int_equal(amount, rows[i].amount);
+        assert_int_equal(count, rows[i].count);
+        assert_true(program == 0 && runs == RUNS && commands == 2 + 3 * EXCHANGES);
+        if (!(fabs(all - mean * (double)count) <= 0.06 + 0.001 * (double)count)) /* as they are rounded */
+            fail_msg("%s: %s", spec, line);
+    }
+    assert_null(fgets(line, sizeof line, f));
+    fclose(f);
+    remove(path);
+}
+
+static void times_on_every_device(void **state)
+{
+    (void)state;
+    on_every_device(times_are_written);
+    hearth_error error = {0};
+    device *d = NULL;
+    assert_int_equal(device_open(&d, "host,times=/no/such/folder/times", NULL, &error), HEARTH_IO);
+    assert_non_null(strstr(error.text, "/no/such/folder/times: No such file"));
 }
 
 static void ping_pong(const char *spec)
@@ -554,6 +616,7 @@ int main(void)
         cmocka_unit_test(the_list_says_what_is_wrong),
         cmocka_unit_test(budgets_hold_to_the_byte),
         cmocka_unit_test(memory_on_every_device),
+        cmocka_unit_test(times_on_every_device),
         cmocka_unit_test(a_thousand_exchanges),
         cmocka_unit_test(early_answers_on_every_device),
         cmocka_unit_test(stamps_on_every_device),

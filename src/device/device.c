@@ -1,6 +1,7 @@
 /* device.c - devices and their memory: the table of drivers, budgets and memory in use, injected faults. Programs are
  * in program.c. Independent of how any driver works inside. */
 #include "probe.h"
+#include "times.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -124,6 +125,11 @@ hearth_status device_open(device **out, const char *spec, const char *cache_fold
         d->budget_bytes = options.memory_bytes;
     else if (d->budget_bytes == 0)
         d->budget_bytes = d->free_bytes / 10 * 9; /* the rest is for the driver and other programs */
+    hearth_status status = times_open(d, error);
+    if (status != HEARTH_OK) {
+        row->close(d);
+        return status;
+    }
     *out = d;
     return HEARTH_OK;
 }
@@ -135,6 +141,7 @@ void device_close(device *d)
     /* A program that hangs may still access its memory, so the device is leaked rather than closed. */
     if (d->running)
         return;
+    times_close(d);
     d->driver->close(d);
 }
 

@@ -74,7 +74,8 @@ typedef struct device_info {
  *     group=N       lanes of a group, for tests. Default: what suits the device
  *     threads=N     host: number of threads. Default: 1
  *     speed=F       host: fraction of its speed, 0 < F <= 1; it waits after each command to imitate a slower device
- *     exchange=HOW  cuda: memory, kernel or events. Default: the first of these that works
+ *     exchange=HOW  cuda: memory, kernel or events. Default: the first that works (cuda_exchange.c)
+ *     times=FILE    writes there, as CSV, how long every command took (times.h); makes everything a little slower
  * HEARTH_INVALID: no such driver or key (named). HEARTH_DEVICE: the driver is missing or broken, or has no such
  * device; the text says why. */
 hearth_status device_open(device **out, const char *spec, const char *cache_folder, hearth_error *error);

@@ -8,6 +8,8 @@
 #include "../base/memory.h"
 #include "../base/text.h"
 
+#include <stdio.h>
+
 /* The options of a spec, as spec.c reads them. Zero or empty: not given. */
 typedef struct device_options {
     unsigned index;
@@ -15,6 +17,7 @@ typedef struct device_options {
     unsigned group, threads;
     double speed;
     char exchange[16];
+    char times[256]; /* a file (times.h); "": none */
 } device_options;
 
 /* One recorded command. A driver gets the list of them when a program is sealed. */
@@ -54,6 +57,8 @@ struct device {
     bool lost;                                                   /* a program failed; set by program.c */
     double eager_seconds;                                        /* of program.c: see wait_learn in base/wait.h */
     double patience_seconds; /* set by device.c: DEVICE_PATIENCE_SECONDS, less in tests */
+    FILE *times;             /* of times.c */
+    unsigned programs_timed;
 };
 
 struct device_buffer {
@@ -77,6 +82,7 @@ struct device_program {
     arena memory;
     hearth_status problem; /* the first error while recording */
     bool sealed;
+    struct device_times *times; /* of times.c; NULL: it is not timed */
 };
 
 struct driver {

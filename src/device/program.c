@@ -5,6 +5,7 @@
  * awaited, so that its memory can be freed. If the program does not end even then, the device hangs. The memory that it
  * might still access is then leaked instead of freed (device->running stays set). */
 #include "driver.h"
+#include "times.h"
 
 #include "../base/wait.h"
 
@@ -143,6 +144,7 @@ hearth_status device_program_seal(device_program *p, hearth_error *error)
         return device_lost(d, "sealing", error);
     if (device_must_fail())
         return device_injected(d, "sealing", error);
+    TRY(times_record(p, error));
     TRY(d->driver->seal(p, error));
     p->sealed = true;
     return HEARTH_OK;
@@ -155,6 +157,7 @@ void device_program_destroy(device_program *p)
     device_abandon(p);
     if (p->device->running == p)
         return; /* it hangs: leaked, see the head of the file */
+    times_write(p);
     if (p->own)
         p->device->driver->program_destroy(p);
     arena_clear(&p->memory);
@@ -287,6 +290,7 @@ hearth_status device_finish(device_program *p, hearth_error *error)
     if (status != HEARTH_OK)
         return lose(d);
     d->running = NULL;
+    times_note(p);
     return HEARTH_OK;
 }
 

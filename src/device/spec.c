@@ -13,6 +13,7 @@ static bool read_group(span text, device_options *out);
 static bool read_threads(span text, device_options *out);
 static bool read_speed(span text, device_options *out);
 static bool read_exchange(span text, device_options *out);
+static bool read_times(span text, device_options *out);
 
 static const struct key {
     const char *name;
@@ -26,6 +27,7 @@ static const struct key {
     {"threads",  "host", read_threads,  "a number of threads from 1 to 4096"},
     {"speed",    "host", read_speed,    "a number above 0 and at most 1"},
     {"exchange", "cuda", read_exchange, "memory, kernel or events"},
+    {"times",    NULL,   read_times,    "the name of a file, of at most 255 bytes"},
     // clang-format on
 };
 
@@ -109,6 +111,14 @@ static bool read_exchange(span text, device_options *out)
     return false;
 }
 
+static bool read_times(span text, device_options *out)
+{
+    if (text.size == 0 || text.size >= sizeof out->times)
+        return false;
+    memcpy(out->times, text.data, text.size);
+    return true;
+}
+
 span spec_name(const char *spec)
 {
     return (span){spec, strcspn(spec, ":,")};
@@ -124,7 +134,7 @@ static hearth_status read_pair(const char *spec, span pair, unsigned *seen, devi
         i++;
     if (i == KEYS)
         return fail(error, HEARTH_INVALID,
-                    "device %s: '%.*s': no such key: there are memory, group, threads, speed and exchange", spec,
+                    "device %s: '%.*s': no such key: there are memory, group, threads, speed, exchange and times", spec,
                     (int)key.size, key.data);
     if (keys[i].driver && !span_equal(spec_name(spec), span_of(keys[i].driver)))
         return fail(error, HEARTH_INVALID, "device %s: %s: only for %s", spec, keys[i].name, keys[i].driver);

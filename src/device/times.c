@@ -1,0 +1,163 @@
+#include "times.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The times of a program. Commands that a driver may join have no stamp between them, and one row for both. */
+struct device_times {
+    unsigned first_stamp; /* the moment before all commands; the others follow in their order */
+    size_t count;         /* timed pieces */
+    size_t *last;         /* [count] the last command of each piece */
+    double *seconds;      /* [count] of all runs */
+    unsigned runs;
+};
+
+/* What a row is about. */
+typedef struct piece {
+    const char *first, *second; /* names; second "": it is one command */
+    size_t amount;              /* items of a launch, bytes of a copy */
+} piece;
+
+hearth_status times_open(device *d, hearth_error *error)
+{
+    if (!d->options.times[0])
+        return HEARTH_OK;
+    d->times = fopen(d->options.times, "w");
+    if (!d->times)
+        return fail(error, HEARTH_IO, "%s: times: %s: %s", d->driver->name, d->options.times, strerror(errno));
+    fprintf(d->times, "program,runs,commands,command,items_or_bytes,count,mean_us,of_a_run_us\n");
+    return HEARTH_OK;
+}
+
+void times_close(device *d)
+{
+    if (d->times)
+        fclose(d->times);
+    d->times = NULL;
+}
+
+/* ------------------------------------------------------------------ recording */
+
+/* Returns whether a driver may make one of two commands: a copy and what publishes it, an await and the copy of what came. */
+static bool may_join(const device_command *a, const device_command *b)
+{
+    return (a->kind == COMMAND_COPY && b->kind == COMMAND_PUBLISH) ||
+           (a->kind == COMMAND_AWAIT && b->kind == COMMAND_COPY);
+}
+
+static bool is_timed(const device_program *p, size_t i)
+{
+    const device_command *c = &p->commands[i], *next = i + 1 < p->command_count ? c + 1 : NULL;
+    return c->queue == QUEUE_MAIN && !(next && next->queue == QUEUE_MAIN && may_join(c, next));
+}
+
+/* Replaces the commands by themselves with stamps between. room: for all. */
+static void put_stamps(device_program *p, struct device_times *t, device_command *to)
+{
+    size_t n = 0;
+    to[n++] = (device_command){.kind = COMMAND_STAMP, .index = t->first_stamp};
+    for (size_t i = 0; i < p->command_count; i++) {
+        to[n++] = p->commands[i];
+        if (!is_timed(p, i))
+            continue;
+        t->last[t->count++] = n - 1;
+        to[n++] = (device_command){.kind = COMMAND_STAMP, .index = t->first_stamp + (unsigned)t->count};
+    }
+    mem_free(p->commands);
+    p->commands = to;
+    p->command_count = p->capacity = n;
+    p->stamp_count += (unsigned)t->count + 1;
+}
+
+hearth_status times_record(device_program *p, hearth_error *error)
+{
+    if (!p->device->times || p->command_count == 0)
+        return HEARTH_OK;
+    struct device_times *t = p->times = mem_new(sizeof *t);
+    size_t most = 2 * p->command_count + 1;
+    device_command *to = t ? mem_new_array(most, sizeof *to) : NULL;
+    if (to) {
+        t->first_stamp = p->stamp_count;
+        t->last = mem_new_array(p->command_count, sizeof *t->last);
+        t->seconds = mem_new_array(p->command_count, sizeof *t->seconds);
+    }
+    if (!to || !t->last || !t->seconds) {
+        mem_free(to);
+        return fail_memory(error, "times of a program", most * sizeof *to);
+    }
+    put_stamps(p, t, to);
+    return HEARTH_OK;
+}
+
+void times_note(device_program *p)
+{
+    struct device_times *t = p->times;
+    if (!t)
+        return;
+    double before = device_stamp_seconds(p, t->first_stamp);
+    for (size_t i = 0; i < t->count; i++) {
+        double now = device_stamp_seconds(p, t->first_stamp + 1 + (unsigned)i);
+        t->seconds[i] += now - before;
+        before = now;
+    }
+    t->runs++;
+}
+
+/* ------------------------------------------------------------------ writing */
+
+static const char *name_of(const device_command *c)
+{
+    static const char *const names[] = {
+        [COMMAND_COPY] = "copy",     [COMMAND_PUBLISH] = "publish", [COMMAND_AWAIT] = "await",
+        [COMMAND_SIGNAL] = "signal", [COMMAND_WAIT] = "wait",       [COMMAND_STAMP] = "stamp"};
+    return c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : names[c->kind];
+}
+
+static size_t amount_of(const device_command *c)
+{
+    return c->kind == COMMAND_LAUNCH ? c->items : c->kind == COMMAND_COPY ? c->size_bytes : 0;
+}
+
+static piece piece_of(const device_program *p, size_t i)
+{
+    size_t last = p->times->last[i]; /* not 0: the first command is a stamp */
+    const device_command *c = &p->commands[last], *before = &p->commands[last - 1];
+    if (before->queue == QUEUE_MAIN && may_join(before, c))
+        return (piece){name_of(before), name_of(c), amount_of(before) + amount_of(c)};
+    return (piece){name_of(c), "", amount_of(c)};
+}
+
+static bool is_same(piece a, piece b)
+{
+    return strcmp(a.first, b.first) == 0 && strcmp(a.second, b.second) == 0 && a.amount == b.amount;
+}
+
+void times_write(device_program *p)
+{
+    struct device_times *t = p->times;
+    device *d = p->device;
+    for (size_t i = 0; t && t->runs > 0 && d->times && i < t->count; i++) {
+        piece of = piece_of(p, i);
+        double sum = 0;
+        size_t count = 0;
+        bool is_first = true;
+        for (size_t j = 0; j < t->count && is_first; j++)
+            if (is_same(of, piece_of(p, j))) {
+                is_first = j >= i;
+                sum += t->seconds[j];
+                count++;
+            }
+        if (is_first)
+            fprintf(d->times, "%u,%u,%zu,%s%s%s,%zu,%zu,%.3f,%.1f\n", d->programs_timed, t->runs, t->count, of.first,
+                    of.second[0] ? " and " : "", of.second, of.amount, count, 1e6 * sum / t->runs / (double)count,
+                    1e6 * sum / t->runs);
+    }
+    if (t) {
+        d->programs_timed += t->runs > 0;
+        mem_free(t->last);
+        mem_free(t->seconds);
+        mem_free(t);
+    }
+    p->times = NULL;
+}
