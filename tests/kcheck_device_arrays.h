@@ -51,6 +51,30 @@ static inline void *content_of(check *c, const room *r)
     return out;
 }
 
+/* Whether q, scales and sums are those of values [n], rounded as the scalar kernel does. */
+static inline void expect_rounded(check *c, const float *values, size_t n, const room *q, const room *scales,
+                                  const room *sums)
+{
+    size_t blocks = n / Q8_BLOCK;
+    float *want_scales = array_new(blocks, sizeof *want_scales);
+    int8_t *want = array_new(n, 1);
+    int16_t *halves = array_new(n / Q8_SUM, sizeof *halves);
+    int32_t *want_sums = array_new(blocks, sizeof *want_sums);
+    kernels scalar;
+    kernels_for(0, &scalar);
+    scalar.quantize(values, n, want, want_scales, halves);
+    for (size_t b = 0; b < blocks; b++)
+        want_sums[b] = halves[2 * b] + halves[2 * b + 1];
+    const room *rooms[] = {q, scales, sums};
+    const void *wanted[] = {want, want_scales, want_sums};
+    for (size_t i = 0; i < COUNT_OF(rooms); i++) {
+        void *got = content_of(c, rooms[i]);
+        expect_same(c, "what is rounded", wanted[i], got, rooms[i]->size);
+        free(got);
+    }
+    free(want), free(want_scales), free(want_sums), free(halves);
+}
+
 static inline void free_rooms(room *rooms, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -423,6 +423,24 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
     }
 }
 
+/* attend_join_8 gives the bits of attend_join, and those of their rounding. rooms: as of attend, of which it has computed the
+ * splits of all rows; mixed: of attend_join. */
+static void check_join_8(check *c, device *d, const shape *p, const attended *a, const room *rooms, const float *mixed)
+{
+    size_t values = p->count * p->heads * p->length, blocks = values / Q8_BLOCK;
+    room to[] = {float_room(d, NULL, values), room_new(d, NULL, values), float_room(d, NULL, blocks),
+                 word_room(d, NULL, blocks)};
+    DEVICE_DO(c, d, DEVICE_attend_join_8, PROMPT_ROWS * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
+              a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER, room_of(&to[0]),
+              room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(p->heads), UINT(p->length), UINT(a->splits),
+              UINT(p->stride_q), UINT(0), UINT(PROMPT_ROWS));
+    float *got = content_of(c, &to[0]);
+    expect_same(c, "what attend_join gives", mixed, got, values * sizeof(float));
+    expect_rounded(c, mixed, values, &to[1], &to[2], &to[3]);
+    free_rooms(to, COUNT_OF(to));
+    free(got);
+}
+
 static void check_attend(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
@@ -447,6 +465,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
             attend(c, d, kernel, &p, &a, rooms, PROMPT_ROWS);
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
+        if (p.length % Q8_BLOCK == 0)
+            check_join_8(c, d, &p, &a, rooms, mixed[1]);
         attend(c, d, kernel, &p, &a, rooms, 1 + (p.count - 1) / 3);
         mixed[2] = content_of(c, &rooms[5]);
         check_splits(c, &p, &a, partial[0]);

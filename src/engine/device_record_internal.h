@@ -94,7 +94,7 @@ void record_norm(const recorder *r, const device_norm *w, const device_buffer *f
 /* Norms the residual stream for a block, and rounds the result at once if `rounds`. Returns the block's input: without a norm,
  * the residual stream itself. */
 const device_buffer *record_norm_input(const recorder *r, const device_norm *w, bool rounds);
-/* Says that values of `normed`, the result of record_norm_input, are changed: what q8 has is not theirs any more. */
+/* Says that what q8 has is rounded from values that are changed. */
 void record_changed(const recorder *r);
 
 /* Adds factor times the result of a block, or stores it in `to`. */

@@ -70,6 +70,8 @@ static void attention(const recorder *r, uint32_t layer)
            UINT(stride));
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
+    bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&
+                  a->head_length % Q8_BLOCK == 0;
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
         LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
@@ -77,10 +79,17 @@ static void attention(const recorder *r, uint32_t layer)
                UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
                UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(splits),
                UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
-        LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
-               BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),
-               UINT(rows));
+        if (rounds)
+            LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
+                   BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),
+                   UINT(a->head_length), UINT(splits), UINT(stride), UINT(first), UINT(rows));
+        else
+            LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
+                   BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),
+                   UINT(rows));
     }
+    if (rounds)
+        *r->rounded = v->mixed;
     if (l->attention_inner_norm.weight)
         record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }
@@ -129,6 +138,7 @@ static void (*const mixers[MIXER_COUNT])(const recorder *r, uint32_t layer) = {
 
 void record_mixer(const recorder *r, uint32_t layer)
 {
+    record_changed(r); /* mixed and normed are written */
     mixers[r->model->layers[layer].mixer](r, layer);
 }
 

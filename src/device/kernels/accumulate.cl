@@ -11,8 +11,8 @@
 /* Rows that are read at once, so that their loads overlap. */
 #define ROWS_AT_ONCE (ON_CUDA ? 8 : 4)
 
-/* The most ranks of a group. */
 #define RANK_LANES (ACCUMULATE_COLUMNS_ITEM / 8)
+/* The most ranks of a group. */
 #define MOST_RANKS (MOST_LANES >= 16 * RANK_LANES ? 16 : MOST_LANES >= RANK_LANES ? MOST_LANES / RANK_LANES : 1)
 
 /* Adds the rows of the places [i, least(i + n, end)) to the sums of columns [column, column + 8 * count); n (a constant) is

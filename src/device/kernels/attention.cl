@@ -442,48 +442,72 @@ X(attend_q8_0, CACHE_Q8_0)
 /* Splits whose weights are in local memory at once. */
 #define JOIN_SPLITS 64
 
-/* An item is a query head of a row; `out` holds the sums until they are complete. Splits after the row's position are
+/* Joins a query head of a row (item); `out` holds the sums until they are complete. Splits after the row's position are
  * not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
+INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partial, GLOBAL const float *sinks,
+                      GLOBAL const float *gates, GLOBAL float *mixed, uint heads, uint length, uint splits, uint stride,
+                      uint first_row, uint item, LOCAL float *weights, LOCAL float *sums, LOCAL float *shared)
+{
+    uint t = first_row + item / heads, width = length + 2;
+    uint used = least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
+    GLOBAL const float *from = partial + (size_t)item * splits * width;
+    GLOBAL float *out = mixed + ((size_t)first_row * heads + item) * length;
+    float sink = sinks ? sinks[item % heads] : LEAST_SCORE, top = sink, total = 0;
+    for (uint s = LANE; s < used; s += LANES) {
+        float greatest = from[(size_t)s * width + length];
+        top = greatest > top ? greatest : top;
+    }
+    top = group_max(top, shared);
+    for (uint base = 0; base < used; base += JOIN_SPLITS, from += (size_t)JOIN_SPLITS * width) {
+        uint n = least(JOIN_SPLITS, used - base);
+        for (uint s = LANE; s < n; s += LANES) {
+            weights[s] = EXP(from[(size_t)s * width + length] - top);
+            sums[s] = from[(size_t)s * width + length + 1];
+        }
+        BARRIER();
+        for (uint s = 0; s < n; s++)
+            total += weights[s] * sums[s];
+        for (uint i = LANE; i < length; i += LANES) {
+            float sum = base == 0 ? 0.0f : out[i];
+            for (uint s = 0; s < n; s++)
+                sum += sums[s] == 0 ? 0.0f : weights[s] * from[(size_t)s * width + i];
+            out[i] = sum;
+        }
+        BARRIER(); /* before the next splits overwrite the weights */
+    }
+    if (sinks)
+        total += EXP(sink - top);
+    GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * length : gates;
+    for (uint i = LANE; i < length; i += LANES) {
+        float value = DIVIDE(out[i], total);
+        out[i] = gate ? value * sigmoid_of(gate[i]) : value;
+    }
+}
+
+/* weights, sums: exp(m - M) of splits, and theirs. */
+#define JOIN_ARRAYS                           \
+    LOCAL_ARRAY(float, weights, JOIN_SPLITS); \
+    LOCAL_ARRAY(float, sums, JOIN_SPLITS);    \
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE)
+
 KERNEL(attend_join, P_ATTEND_JOIN)
 {
-    LOCAL_ARRAY(float, weights, JOIN_SPLITS); /* exp(m - M) */
-    LOCAL_ARRAY(float, sums, JOIN_SPLITS);
-    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    JOIN_ARRAYS;
     uint items = attend_rows(step, first_row, most_rows) * heads;
+    for (uint item = GROUP; item < items; item += GROUPS)
+        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, first_row, item, weights, sums,
+                  shared);
+}
+
+KERNEL(attend_join_8, P_ATTEND_JOIN_8)
+{
+    JOIN_ARRAYS;
+    uint items = attend_rows(step, first_row, most_rows) * heads, blocks = length / 32;
     for (uint item = GROUP; item < items; item += GROUPS) {
-        uint t = first_row + item / heads, width = length + 2;
-        uint used = least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
-        GLOBAL const float *from = partial + (size_t)item * splits * width;
-        GLOBAL float *out = mixed + ((size_t)first_row * heads + item) * length;
-        float sink = sinks ? sinks[item % heads] : LEAST_SCORE, top = sink, total = 0;
-        for (uint s = LANE; s < used; s += LANES) {
-            float greatest = from[(size_t)s * width + length];
-            top = greatest > top ? greatest : top;
-        }
-        top = group_max(top, shared);
-        for (uint base = 0; base < used; base += JOIN_SPLITS, from += (size_t)JOIN_SPLITS * width) {
-            uint n = least(JOIN_SPLITS, used - base);
-            for (uint s = LANE; s < n; s += LANES) {
-                weights[s] = EXP(from[(size_t)s * width + length] - top);
-                sums[s] = from[(size_t)s * width + length + 1];
-            }
-            BARRIER();
-            for (uint s = 0; s < n; s++)
-                total += weights[s] * sums[s];
-            for (uint i = LANE; i < length; i += LANES) {
-                float sum = base == 0 ? 0.0f : out[i];
-                for (uint s = 0; s < n; s++)
-                    sum += sums[s] == 0 ? 0.0f : weights[s] * from[(size_t)s * width + i];
-                out[i] = sum;
-            }
-            BARRIER(); /* before the next splits overwrite the weights */
-        }
-        if (sinks)
-            total += EXP(sink - top);
-        GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * length : gates;
-        for (uint i = LANE; i < length; i += LANES) {
-            float value = DIVIDE(out[i], total);
-            out[i] = gate ? value * sigmoid_of(gate[i]) : value;
-        }
+        uint begin = (first_row * heads + item) * blocks;
+        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, first_row, item, weights, sums,
+                  shared);
+        BARRIER(); /* others read what a lane has written */
+        quantize_blocks(mixed, q, q_scales, q_sums, begin, begin + blocks);
     }
 }

@@ -224,6 +224,11 @@
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
         V(stride) V(first_row) V(most_rows)
 
+/* attend_join, and quantize of what it gives: length is a multiple of 32.   items: most_rows * heads */
+#define P_ATTEND_JOIN_8(B, V, F)                                                                              \
+    B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) B(schar, q)            \
+        B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(first_row) V(most_rows)
+
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
  * that in the next place lies `length` floats further.
  * Row t finds its state at the place step->state_from[t] and leaves it at state_to[t], which may be the same; it sees what
@@ -370,7 +375,7 @@
     X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
     X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
     X(attend_f32, P_ATTEND, BY_GROUP) X(attend_f16, P_ATTEND, BY_GROUP) X(attend_q8_0, P_ATTEND, BY_GROUP) \
-    X(attend_join, P_ATTEND_JOIN, BY_GROUP) \
+    X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \

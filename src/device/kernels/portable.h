@@ -18,6 +18,7 @@
  *     LANE LANES GROUP GROUPS    the index and number of lanes and groups
  *     MOST_LANES                 an upper bound of LANES, for LOCAL_ARRAYs
  *     BARRIER()                  waits for all lanes of a group
+ *     TEAM TEAMS TEAM_LANE TEAM_LANES                which team of a group, and lane of it (sums.h)
  *     ONE_COPY                   a function that is not inlined on CUDA, to keep the code small; else like INLINE
  *     UNROLL                     before a loop of constant length
  *     UNROLL_4                   before any other loop: unrolled four times on GPUs
