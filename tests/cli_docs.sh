@@ -32,6 +32,7 @@ export PKG_CONFIG_PATH* | of that installation
 cc examples/*          | of that installation
 hearth run MODEL *       | MODEL is any model; needs a graphics card
 hearth bench MODEL *     | the same
+hearth bench * --device cuda* | needs a graphics card
 python3 bench/peers.py* | downloads and compiles llama.cpp; cli_peers runs it with programs that are there
 bench/peers.py*        | the same
 bench/run.sh*          | measures for minutes
