@@ -72,8 +72,8 @@ static int32_t truncated(float f)
     X(mul_hi_u32, U((uint64_t)U(a) * U(b) >> 32)) X(mad_lo_s32, U(a) * U(b) + U(c))                                \
     X(mad_lo_u32, U(a) * U(b) + U(c)) X(mad_lo_s64, a *b + c) X(mad_wide_u32, (uint64_t)U(a) * U(b) + c)           \
     X(div_u32, U(b) ? U(a) / U(b) : 0xffffffffu) X(rem_u32, U(b) ? U(a) % U(b) : U(a))                             \
-    X(div_u64, b ? a / b : UINT64_MAX) X(rem_u64, b ? a % b : a) X(div_u16, H(b) ? H(a) / H(b) : 0xffffu)          \
-    X(rem_u16, H(b) ? H(a) % H(b) : H(a)) X(min_u32, U(a) < U(b) ? U(a) : U(b))                                    \
+    X(div_u64, b ? a / b : UINT64_MAX) X(rem_u64, b ? a % b : a) X(div_u16, H(b) ? (uint32_t)H(a) / H(b) : 0xffffu)          \
+    X(rem_u16, H(b) ? (uint32_t)H(a) % H(b) : H(a)) X(min_u32, U(a) < U(b) ? U(a) : U(b))                                    \
     X(max_u32, U(a) > U(b) ? U(a) : U(b)) X(min_s32, S(a) < S(b) ? U(a) : U(b))                                    \
     X(max_s32, S(a) > S(b) ? U(a) : U(b)) X(and_b32, U(a) & U(b)) X(or_b32, U(a) | U(b)) X(xor_b32, U(a) ^ U(b))   \
     X(not_b32, ~U(a)) X(and_b64, a &b) X(or_b64, a | b) X(xor_b64, a ^ b) X(not_b64, ~a) X(and_b16, H(a &b))       \
