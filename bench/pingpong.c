@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 200, MOST_DEVICES = 32, MOST_BYTES = 1 << 20 };
+enum { SLOTS = 200, MOST_DEVICES = 32, MOST_BYTES = (1 << 20) + 16 };
 
 /* What the device does between two exchanges. Both copies of `bytes`: in behind the await, out before the publish. */
 static const struct layout {
@@ -25,9 +25,10 @@ static const struct layout {
     {"kernel",              true,  0},
     {"kernel, 4 KiB",       true,  4 << 10},
     {"kernel, 16 KiB",      true,  16 << 10},
-    {"kernel, 64 KiB",      true,  64 << 10},  /* the longest copies that CUDA does by a kernel ... */
-    {"kernel, 64 KiB + 16", true,  (64 << 10) + 16}, /* ... and the shortest by the copy engine      */
-    {"kernel, 1 MiB",       true,  1 << 20},
+    {"kernel, 64 KiB",      true,  64 << 10},        /* the longest copies that CUDA joins with the exchange ... */
+    {"kernel, 64 KiB + 16", true,  (64 << 10) + 16}, /* ... and the shortest by kernels of their own             */
+    {"kernel, 1 MiB",       true,  1 << 20},         /* the longest of those, ...                                */
+    {"kernel, 1 MiB + 16",  true,  MOST_BYTES},      /* ... and the shortest by the copy engine                  */
     // clang-format on
 };
 

@@ -1,5 +1,6 @@
 /* Devices above their drivers: specs, budgets, copies, programs and the exchange, on every device that is here. */
 #include "../src/base/clock.h"
+#include "../src/base/file.h"
 #include "../src/base/memory.h"
 #include "../src/device/driver.h"
 #include "../src/device/measure.h"
@@ -377,7 +378,22 @@ static void times_on_every_device(void **state)
     hearth_error error = {0};
     device *d = NULL;
     assert_int_equal(device_open(&d, "host,times=/no/such/folder/times", NULL, &error), HEARTH_IO);
-    assert_non_null(strstr(error.text, "/no/such/folder/times: No such file"));
+    assert_string_equal(error.text, "/no/such/folder/times: cannot create: No such file or directory");
+    /* A disk that is full when the device is closed: no file, rather than a part of one. */
+    char path[] = "times-XXXXXX", timed[64];
+    int made = mkstemp(path);
+    assert_true(made >= 0);
+    close(made);
+    remove(path);
+    snprintf(timed, sizeof timed, "host,times=%s", path);
+    d = open_device(timed);
+    file_fail_at(0);
+    device_close(d);
+    file_fail_at(-1);
+    assert_int_not_equal(access(path, F_OK), 0);
+    device_close(open_device(timed));
+    assert_int_equal(access(path, F_OK), 0);
+    remove(path);
 }
 
 static void ping_pong(const char *spec)

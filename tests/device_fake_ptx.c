@@ -31,6 +31,14 @@ static void run(const char *text, unsigned lanes, uint32_t *out, char problem[PT
     ptx_free(m);
 }
 
+/* Runs 64 lanes of what is in order. */
+static void run_well(const char *text, uint32_t out[64])
+{
+    char problem[PTX_PROBLEM];
+    run(text, 64, out, problem);
+    assert_string_equal(problem, "");
+}
+
 static void lanes_part_and_meet(void **state)
 {
     (void)state;
@@ -40,9 +48,7 @@ static void lanes_part_and_meet(void **state)
                 "together;\nodd:\nadd.s32 %v, %l, 1000;\ntogether:\n"
                 "shfl.sync.bfly.b32 %w, %v, 1, 31, 0xffffffff; add.s32 %v, %v, %w;");
     uint32_t out[64];
-    char problem[PTX_PROBLEM];
-    run(text, 64, out, problem);
-    assert_string_equal(problem, "");
+    run_well(text, out);
     for (uint32_t i = 0; i < 64; i++)
         assert_int_equal(out[i], 10 * (i & ~1u) + 1000 + (i | 1u));
 }
@@ -54,9 +60,7 @@ static void barriers_order_lanes(void **state)
     static const char text[] = TEST_OF("mul.lo.s32 %w, %l, 4; add.s32 %v, %l, 7; st.shared.u32 [%w], %v; bar.sync 0;"
                                        "xor.b32 %w, %w, 252; ld.shared.u32 %v, [%w];");
     uint32_t out[64];
-    char problem[PTX_PROBLEM];
-    run(text, 64, out, problem);
-    assert_string_equal(problem, "");
+    run_well(text, out);
     for (uint32_t i = 0; i < 64; i++)
         assert_int_equal(out[i], 63 - i + 7);
 }

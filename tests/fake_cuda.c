@@ -1,7 +1,8 @@
 /* fake_cuda.c - a libcuda.so.1 for tests: NVIDIA's driver API, as far as hearth uses it, on top of the kernels compiled
  * for the host. A stream is a thread that does one thing after the other, so that graphs, memory operations, spinning
  * kernels and events are as concurrent with the CPU as on a GPU. What it checks by itself: which kind of address is
- * handed where, and that graphs are chains. Must not be mistaken for a GPU: its name says what it is.
+ * handed where, and that graphs are chains. Must not be mistaken for a GPU: its name says what it is. All of the library is in
+ * this file, since its objects are nobody else's.
  *
  * Addresses of the device's memory and of main memory as the device sees it are the CPU's with a mark, so that mixing
  * them up is found. Environment variables, read at every call, make it fail:

@@ -92,8 +92,9 @@ static void access_memory(const machine *k, warp *w, const instruction *i, uint3
             uint64_t word = 0;
             if (loads) {
                 memcpy(&word, bytes + e * i->bytes, i->bytes);
-                if (i->is_signed && i->bytes == 1)
-                    word = (uint64_t)(int64_t)(int8_t)word;
+                unsigned above = 64 - 8 * i->bytes;
+                if (i->is_signed)
+                    word = (uint64_t)((int64_t)(word << above) >> above);
                 w->registers[i->to[e]][lane] = word;
             } else {
                 memcpy(bytes + e * i->bytes, &w->registers[i->of[1 + e]][lane], i->bytes);

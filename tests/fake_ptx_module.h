@@ -47,7 +47,7 @@ typedef struct instruction {
     uint32_t to[4], of[MOST_OPERANDS];
     uint32_t predicate; /* a register, 0: none */
     bool unless;        /* the predicate is false */
-    bool is_signed;     /* a load of a byte */
+    bool is_signed;     /* a load that extends the sign */
     bool crosses; /* a shuffle to the lane whose number differs in the bits of the distance, not to one further on */
     space space;
     unsigned bytes, count; /* of each element; elements */

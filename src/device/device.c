@@ -138,10 +138,10 @@ void device_close(device *d)
 {
     if (!d)
         return;
+    times_close(d);
     /* A program that hangs may still access its memory, so the device is leaked rather than closed. */
     if (d->running)
         return;
-    times_close(d);
     d->driver->close(d);
 }
 

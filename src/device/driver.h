@@ -8,8 +8,6 @@
 #include "../base/memory.h"
 #include "../base/text.h"
 
-#include <stdio.h>
-
 /* The options of a spec, as spec.c reads them. Zero or empty: not given. */
 typedef struct device_options {
     unsigned index;
@@ -56,8 +54,8 @@ struct device {
     device_program *running;                                     /* set by program.c */
     bool lost;                                                   /* a program failed; set by program.c */
     double eager_seconds;                                        /* of program.c: see wait_learn in base/wait.h */
-    double patience_seconds; /* set by device.c: DEVICE_PATIENCE_SECONDS, less in tests */
-    FILE *times;             /* of times.c */
+    double patience_seconds;   /* set by device.c: DEVICE_PATIENCE_SECONDS, less in tests */
+    struct file_writer *times; /* of times.c */
     unsigned programs_timed;
 };
 

@@ -1,6 +1,9 @@
+/* times.c - see times.h. */
 #include "times.h"
 
-#include <errno.h>
+#include "../base/file.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,21 +22,33 @@ typedef struct piece {
     size_t amount;              /* items of a launch, bytes of a copy */
 } piece;
 
+/* Appends a line; if that cannot be written, there will be no file. */
+__attribute__((format(printf, 2, 3))) static void put_line(device *d, const char *format, ...)
+{
+    char line[256];
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (file_writer_put(d->times, line, (size_t)length, NULL) != HEARTH_OK) {
+        file_writer_discard(d->times);
+        d->times = NULL;
+    }
+}
+
 hearth_status times_open(device *d, hearth_error *error)
 {
     if (!d->options.times[0])
         return HEARTH_OK;
-    d->times = fopen(d->options.times, "w");
-    if (!d->times)
-        return fail(error, HEARTH_IO, "%s: times: %s: %s", d->driver->name, d->options.times, strerror(errno));
-    fprintf(d->times, "program,runs,commands,command,items_or_bytes,count,mean_us,of_a_run_us\n");
+    TRY(file_writer_open(&d->times, d->options.times, error));
+    put_line(d, "program,runs,commands,command,items_or_bytes,count,mean_us,of_a_run_us\n");
     return HEARTH_OK;
 }
 
 void times_close(device *d)
 {
     if (d->times)
-        fclose(d->times);
+        (void)file_writer_commit(d->times, NULL);
     d->times = NULL;
 }
 
@@ -46,20 +61,25 @@ static bool may_join(const device_command *a, const device_command *b)
            (a->kind == COMMAND_AWAIT && b->kind == COMMAND_COPY);
 }
 
-static bool is_timed(const device_program *p, size_t i)
+/* Returns whether a command of the main queue goes on in the next command. */
+static bool goes_on(const device_program *p, size_t i)
 {
-    const device_command *c = &p->commands[i], *next = i + 1 < p->command_count ? c + 1 : NULL;
-    return c->queue == QUEUE_MAIN && !(next && next->queue == QUEUE_MAIN && may_join(c, next));
+    const device_command *c = &p->commands[i];
+    return i + 1 < p->command_count && c[1].queue == QUEUE_MAIN && may_join(c, c + 1);
 }
 
 /* Replaces the commands by themselves with stamps between. room: for all. */
 static void put_stamps(device_program *p, struct device_times *t, device_command *to)
 {
     size_t n = 0;
+    bool joins = false; /* the command goes on in the next one; no more than two do */
     to[n++] = (device_command){.kind = COMMAND_STAMP, .index = t->first_stamp};
     for (size_t i = 0; i < p->command_count; i++) {
         to[n++] = p->commands[i];
-        if (!is_timed(p, i))
+        if (p->commands[i].queue != QUEUE_MAIN)
+            continue;
+        joins = !joins && goes_on(p, i);
+        if (joins)
             continue;
         t->last[t->count++] = n - 1;
         to[n++] = (device_command){.kind = COMMAND_STAMP, .index = t->first_stamp + (unsigned)t->count};
@@ -72,7 +92,7 @@ static void put_stamps(device_program *p, struct device_times *t, device_command
 
 hearth_status times_record(device_program *p, hearth_error *error)
 {
-    if (!p->device->times || p->command_count == 0)
+    if (!p->device->times || p->command_count == 0 || p->times)
         return HEARTH_OK;
     struct device_times *t = p->times = mem_new(sizeof *t);
     size_t most = 2 * p->command_count + 1;
@@ -149,9 +169,9 @@ void times_write(device_program *p)
                 count++;
             }
         if (is_first)
-            fprintf(d->times, "%u,%u,%zu,%s%s%s,%zu,%zu,%.3f,%.1f\n", d->programs_timed, t->runs, t->count, of.first,
-                    of.second[0] ? " and " : "", of.second, of.amount, count, 1e6 * sum / t->runs / (double)count,
-                    1e6 * sum / t->runs);
+            put_line(d, "%u,%u,%zu,%s%s%s,%zu,%zu,%.3f,%.1f\n", d->programs_timed, t->runs, t->count, of.first,
+                     of.second[0] ? " and " : "", of.second, of.amount, count, 1e6 * sum / t->runs / (double)count,
+                     1e6 * sum / t->runs);
     }
     if (t) {
         d->programs_timed += t->runs > 0;

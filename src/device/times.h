@@ -2,13 +2,14 @@
  *
  * A stamp follows each command of the main queue, and a program's mean times are written to the file when it is destroyed: a row
  * of CSV for all launches of a kernel with the same items, for all copies of the same size, and for all exchanges of a kind. The
- * stamps take time too (on an H200 about a microsecond each), and they are in the figures. */
+ * stamps take time too (on an H200 about a microsecond each), and they are in the figures. The file appears when the device is
+ * closed, complete or not at all. */
 #ifndef DEVICE_TIMES_H
 #define DEVICE_TIMES_H
 
 #include "driver.h"
 
-/* Creates the file. HEARTH_IO: it cannot. */
+/* Begins the file. HEARTH_IO: it cannot be made. */
 hearth_status times_open(device *d, hearth_error *error);
 void times_close(device *d);
 
