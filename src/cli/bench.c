@@ -257,6 +257,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     for (size_t i = 0; i < r.count; i++)
         r.read_bandwidth += r.rows[i].read_bandwidth / (double)r.count;
     r.guard = common_guard_json(l);
+    r.device_bandwidth = l->device_bandwidth;
     r.device = common_device_json(l);
     r.placement = common_placement_json(l);
     hearth_status status = r.guard && r.device && r.placement ? show(&r, 1, v, error) : fail_memory(error, "JSON", 0);
@@ -286,7 +287,8 @@ static hearth_status show_saved(const bench_values *v, const operands *rest, hea
     return show(reports, count, v, error);
 }
 
-static bench_options options_of(const bench_values *v, const bench_prompts *source, progress *p)
+static bench_options options_of(const bench_values *v, const bench_prompts *source, double device_bandwidth,
+                                progress *p)
 {
     return (bench_options){
         .prompt_lengths = v->prompt_lengths.items,
@@ -303,6 +305,7 @@ static bench_options options_of(const bench_values *v, const bench_prompts *sour
         .start_count = source->start_count,
         .context = v->engine.context,
         .kv = (hearth_kv)v->engine.kv,
+        .device_bandwidth = device_bandwidth,
         .progress = progress_to(p),
     };
 }
@@ -312,7 +315,7 @@ static hearth_status measure_contest(const loaded *l, const contest *c, const be
                                      const bench_prompts *source, hearth_tracer tracer, progress *p,
                                      hearth_error *error)
 {
-    bench_options options = options_of(v, source, p);
+    bench_options options = options_of(v, source, l->device_bandwidth, p);
     bench_result result;
     options.traced = tracer.see || common_has_split(l);
     options.tracer = tracer;
@@ -369,7 +372,7 @@ static hearth_status simulate(bench_values *v, arena *memory, hearth_error *erro
     TRY(common_open_model(&model, &v->engine.model, &p, error));
     hearth_status status = choose_work(v, model, &source, memory, error);
     if (status == HEARTH_OK) {
-        bench_options options = options_of(v, &source, &p);
+        bench_options options = options_of(v, &source, 0, &p); /* floors are not shown */
         options.traced = true;
         status = bench_ways(model,
                             &(ways_options){.engine = &v->engine,
@@ -422,6 +425,7 @@ static hearth_status run_bench(void *values, operands *rest, hearth_error *error
     if (v->compare)
         TRY(start_contest(&c, v, error));
     TRY(trace_open(&t, "bench", v->trace, error));
+    v->engine.measures_device = true;
     v->engine.plans = !v->compare; /* engines of several modes are placed alike */
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
@@ -447,7 +451,10 @@ const command command_bench = {
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
         "and after each decoding: divided by the bytes that a token must read (weights of the neurons it needs, and "
         "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
-        "close decoding came. Density is the share of a layer's neurons that were not zero; tokens that neither --ids "
+        "close decoding came. What lies on a device its own memory brings, whose bandwidth is measured once; where "
+        "both "
+        "sides have neurons of a layer they read at the same time. Density is the share of a layer's neurons that were "
+        "not zero; tokens that neither --ids "
         "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
         "speed is the median of each run's ratio to the first mode's run beside it. "
         "Defaults that do not fit the model's context are shortened or left out. Where layers are split between the "

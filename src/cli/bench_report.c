@@ -35,16 +35,17 @@ static json_t *overlap_json(const overlap_result *o)
 
 static json_t *row_json(const bench_report *r, const bench_row *row)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}",
-                     "mode", row->mode, "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length,
-                     "context", (int)row->context, "batch", (int)row->batch, "prefill_tokens_per_second",
-                     row->prefill_tokens_per_second, "decode_tokens_per_second", row->decode_tokens_per_second,
-                     "bytes_per_token", row->bytes_per_token, "share_of_bandwidth", row->share_of_bandwidth,
-                     "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed", row->relative_speed,
-                     "density", row->density, "let_through", row->let_through, "kv_bytes_per_token",
-                     row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers", layers_json(r, row),
-                     "overlap", overlap_json(&row->overlap), "on_device", json_number(row->on_device), "recall",
-                     json_number(row->recall));
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "mode",
+        row->mode, "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length, "context", (int)row->context,
+        "batch", (int)row->batch, "prefill_tokens_per_second", row->prefill_tokens_per_second,
+        "decode_tokens_per_second", row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token,
+        "device_bytes_per_token", json_number(row->device_bytes_per_token), "share_of_bandwidth",
+        json_number(row->share_of_bandwidth), "floor_tokens_per_second", json_number(row->floor_tokens_per_second),
+        "relative_speed", row->relative_speed, "density", row->density, "let_through", row->let_through,
+        "kv_bytes_per_token", row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers",
+        layers_json(r, row), "overlap", overlap_json(&row->overlap), "on_device", json_number(row->on_device), "recall",
+        json_number(row->recall));
 }
 
 /* Returns the weakest guarantee of the rows, which is all that the whole report may claim. */
@@ -64,10 +65,11 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(list, row_json(r, &r->rows[i]));
     json_t *object =
-        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:O?, s:O?, s:o}", "machine", json_text(span_of(r->machine)),
-                  "model", json_text(span_of(r->model)), "cpu_level", r->cpu_level, "threads", (int)r->threads,
-                  "guarantee", weakest_guarantee(r), "read_bandwidth", r->read_bandwidth, "guard", r->guard, "device",
-                  r->device, "placement", r->placement, "rows", list);
+        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:o, s:O?, s:O?, s:O?, s:o}", "machine",
+                  json_text(span_of(r->machine)), "model", json_text(span_of(r->model)), "cpu_level", r->cpu_level,
+                  "threads", (int)r->threads, "guarantee", weakest_guarantee(r), "read_bandwidth", r->read_bandwidth,
+                  "device_read_bandwidth", r->device_bandwidth > 0 ? json_real(r->device_bandwidth) : json_null(),
+                  "guard", r->guard, "device", r->device, "placement", r->placement, "rows", list);
     return output_json(object, JSON_INDENT(1), error);
 }
 
@@ -94,7 +96,7 @@ void bench_report_csv(const bench_report *reports, size_t count)
 {
     puts("model,mode,guarantee,context,prompt_length,prefill_tokens_per_second,decode_tokens_per_second,relative_speed,"
          "bytes_per_token,floor_tokens_per_second,share_of_bandwidth,density,let_through,kv_bytes_per_token,"
-         "read_bandwidth,batch");
+         "read_bandwidth,batch,device_bytes_per_token");
     for (size_t r = 0; r < count; r++)
         for (size_t i = 0; i < reports[r].count; i++) {
             const bench_row *row = &reports[r].rows[i];
@@ -119,23 +121,29 @@ static bool has_batches(const bench_report *r)
 
 static void print_speeds(const bench_report *r)
 {
-    char size[16], batch[16] = "";
-    bool cached = false, batches = has_batches(r);
+    char size[16], floor[32], batch[16] = "";
+    bool cached = false, unknown = false, batches = has_batches(r);
     printf("mode       guarantee    context  prompt  %sprefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  "
            "share\n",
            batches ? "batch  " : "");
     for (size_t i = 0; i < r->count; i++) {
         const bench_row *row = &r->rows[i];
+        bool known = !isnan(row->floor_tokens_per_second);
+        unknown = unknown || !known;
         cached = cached || row->bytes_per_token < (double)topology_cache_bytes();
         if (batches)
             snprintf(batch, sizeof batch, "%5u  ", row->batch);
-        printf("%-9s  %-11s  %7u  %6u  %s%13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->mode, row->guarantee,
-               row->context, row->prompt_length, batch, row->prefill_tokens_per_second, row->decode_tokens_per_second,
-               row->relative_speed, output_size(size, row->bytes_per_token), row->floor_tokens_per_second,
-               row->share_of_bandwidth);
+        if (known)
+            snprintf(floor, sizeof floor, "%11.1f  %5.2f", row->floor_tokens_per_second, row->share_of_bandwidth);
+        printf("%-9s  %-11s  %7u  %6u  %s%13.1f  %12.1f  %5.2f  %11s  %s\n", row->mode, row->guarantee, row->context,
+               row->prompt_length, batch, row->prefill_tokens_per_second, row->decode_tokens_per_second,
+               row->relative_speed, output_size(size, row->bytes_per_token), known ? floor : "          -      -");
     }
-    if (r->device && !json_is_null(r->device))
-        puts("(some of it lies on the device: floor and share are as if main memory alone brought everything)");
+    if (unknown && r->device_bandwidth == 0)
+        puts("(the device had too little memory left to measure how fast it reads, so floor and share are not known)");
+    else if (unknown)
+        puts("(which of the neurons that fired the device had was not counted, so floor and share are not known; "
+             "--hot-set static counts it)");
     else if (cached)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }
@@ -217,8 +225,11 @@ static void print_layers(const bench_report *r)
 void bench_report_table(const bench_report *r, bool layers)
 {
     output_safe(stdout, span_of(r->machine), 200);
-    printf(", %u thread%s, %s, reads %.1f GB/s\n", r->threads, r->threads == 1 ? "" : "s", r->cpu_level,
+    printf(", %u thread%s, %s, reads %.1f GB/s", r->threads, r->threads == 1 ? "" : "s", r->cpu_level,
            r->read_bandwidth * 1e-9);
+    if (r->device_bandwidth > 0)
+        printf("; the device %.1f GB/s", r->device_bandwidth * 1e-9);
+    putchar('\n');
     print_speeds(r);
     print_densities(r);
     print_overlaps(r);

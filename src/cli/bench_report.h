@@ -10,8 +10,9 @@
 typedef struct bench_report {
     const char *machine, *model, *cpu_level; /* model: its path */
     unsigned threads;
-    double read_bandwidth; /* mean over the rows */
-    const bench_row *rows; /* [count]                              */
+    double read_bandwidth;   /* mean over the rows                                    */
+    double device_bandwidth; /* bytes per second; 0: there is no device, or not known */
+    const bench_row *rows;   /* [count]                              */
     size_t count;
     uint32_t layer_count;       /* of every row's layers; 0: not known   */
     json_t *guard;              /* what the guard found; null or NULL: there was no guard */

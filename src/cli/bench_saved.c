@@ -51,24 +51,26 @@ static hearth_status read_array(saved_reader *r, const json_t *object, const cha
     return json_is_array(*out) ? HEARTH_OK : fail(r->error, HEARTH_FORMAT, "%s: %s: is not a list", r->where, key);
 }
 
-#define ROW_NUMBER(field)                  \
-    {                                      \
-#field, offsetof(bench_row, field) \
+#define ROW_NUMBER(field, may_lack)                  \
+    {                                                \
+#field, offsetof(bench_row, field), may_lack \
     }
 static const struct {
     const char *key;
     size_t offset;
+    bool may_lack; /* NAN where it is null, or was not written yet by an older version */
 } row_numbers[] = {
-    ROW_NUMBER(prefill_tokens_per_second),
-    ROW_NUMBER(decode_tokens_per_second),
-    ROW_NUMBER(read_bandwidth),
-    ROW_NUMBER(bytes_per_token),
-    ROW_NUMBER(kv_bytes_per_token),
-    ROW_NUMBER(share_of_bandwidth),
-    ROW_NUMBER(floor_tokens_per_second),
-    ROW_NUMBER(density),
-    ROW_NUMBER(let_through),
-    ROW_NUMBER(relative_speed),
+    ROW_NUMBER(prefill_tokens_per_second, false),
+    ROW_NUMBER(decode_tokens_per_second, false),
+    ROW_NUMBER(read_bandwidth, false),
+    ROW_NUMBER(bytes_per_token, false),
+    ROW_NUMBER(kv_bytes_per_token, false),
+    ROW_NUMBER(device_bytes_per_token, true),
+    ROW_NUMBER(share_of_bandwidth, true),
+    ROW_NUMBER(floor_tokens_per_second, true),
+    ROW_NUMBER(density, false),
+    ROW_NUMBER(let_through, false),
+    ROW_NUMBER(relative_speed, false),
 };
 
 static hearth_status read_layers(saved_reader *r, const json_t *object, bench_report *report, bench_row *row)
@@ -124,8 +126,10 @@ static hearth_status read_row(saved_reader *r, const json_t *object, bench_repor
     if (json_object_get(object, "batch"))
         TRY(json_get_uint(object, "batch", &row->batch, NULL, r->where, r->error));
     for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++) {
-        double number;
-        TRY(read_number(r, object, row_numbers[i].key, &number));
+        const json_t *value = json_object_get(object, row_numbers[i].key);
+        double number = (double)NAN;
+        if (!row_numbers[i].may_lack || (value && !json_is_null(value)))
+            TRY(read_number(r, object, row_numbers[i].key, &number));
         memcpy((char *)row + row_numbers[i].offset, &number, sizeof number);
     }
     TRY(read_overlap(r, object, &row->overlap));
@@ -136,11 +140,13 @@ static hearth_status read_object(saved_reader *r, const json_t *object, bench_re
 {
     const json_t *list;
     uint32_t threads;
+    bool found; /* older versions lack it */
     TRY(read_text(r, object, "machine", &out->machine));
     TRY(read_text(r, object, "model", &out->model));
     TRY(read_word(r, object, "cpu_level", &out->cpu_level));
     TRY(json_get_uint(object, "threads", &threads, NULL, r->where, r->error));
     TRY(read_number(r, object, "read_bandwidth", &out->read_bandwidth));
+    TRY(json_get_number(object, "device_read_bandwidth", &out->device_bandwidth, &found, r->where, r->error));
     TRY(read_array(r, object, "rows", &list));
     bench_row *rows = arena_new_array(r->memory, json_array_size(list) + 1, sizeof *rows);
     if (!rows)
@@ -199,7 +205,12 @@ static int decimals(double value)
 static void make_bar(plot_bar *bar, bar_texts *texts, const bench_row *row)
 {
     double speed = row->decode_tokens_per_second, floor = row->floor_tokens_per_second;
-    snprintf(texts->speed, sizeof texts->speed, "%.*f of %.*f", decimals(speed), speed, decimals(floor), floor);
+    if (isnan(floor)) {
+        snprintf(texts->speed, sizeof texts->speed, "%.*f", decimals(speed), speed);
+        floor = 0;
+    } else {
+        snprintf(texts->speed, sizeof texts->speed, "%.*f of %.*f", decimals(speed), speed, decimals(floor), floor);
+    }
     texts->values[SPEED] = (plot_value){speed, floor, texts->speed};
     texts->values[BYTES] = (plot_value){row->bytes_per_token, 0, output_size(texts->bytes, row->bytes_per_token)};
     *bar = (plot_bar){row->mode, color_of(row->mode), texts->values};

@@ -2,7 +2,8 @@
 #include "common.h"
 
 #include "../base/text.h"
-#include "../engine/placement.h"
+#include "../device/measure.h"
+#include "../engine/engine.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
 #include "hot_set.h"
@@ -327,6 +328,17 @@ const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
     return out;
 }
 
+/* Measures how fast the device reads, before anything lies there; 0 where there is too little memory to tell. */
+static hearth_status measure_device(loaded *l, hearth_error *error)
+{
+    hearth_error why = {0};
+    hearth_status status = device_measure_read(l->runtime->device, &l->device_bandwidth, &why);
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+    l->device_bandwidth = 0;
+    return status == HEARTH_NO_MEMORY ? HEARTH_OK : fail(error, status, "%s", why.text);
+}
+
 /* Starts the runtime; opens a device only where something will run on it. */
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {
@@ -368,6 +380,8 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     TRY_OR(failed, status, common_place(&placement, out->model, o, error));
     bool needs_device = placement && placement_needs_device(placement);
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
+    if (needs_device && o->measures_device)
+        TRY_OR(failed, status, measure_device(out, error));
     TRY_OR(failed, status, load_engine(out, o, placement, p, error));
     TRY_OR(failed, status, hot_set_follow(out, o, error));
     progress_clear(p);

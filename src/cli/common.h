@@ -38,10 +38,11 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
-    unsigned hot_set;   /* auto, off, then those of hearth_hot_set (hot_set.h)                     */
-    uint64_t vram, ram; /* bytes that a plan may take; 0: the device's budget, and what is free */
-    bool plans;         /* set by commands that let the model place itself beside a device         */
-    uint32_t sequences; /* that such a plan leaves room for; 0: one                                */
+    unsigned hot_set;     /* auto, off, then those of hearth_hot_set (hot_set.h)                     */
+    uint64_t vram, ram;   /* bytes that a plan may take; 0: the device's budget, and what is free */
+    bool plans;           /* set by commands that let the model place itself beside a device         */
+    uint32_t sequences;   /* that such a plan leaves room for; 0: one                                */
+    bool measures_device; /* set by commands that need loaded.device_bandwidth                     */
     message_options messages;
 } engine_options;
 
@@ -103,6 +104,8 @@ typedef struct loaded {
     guarded guarded;
     planned planned;
     hearth_model_info info;
+    double device_bandwidth; /* bytes per second that the device reads: of a plan's machine, or where
+                              * engine_options.measures_device asked for it; 0: not known */
 } loaded;
 
 /* Opens all of it and, unless it is to be quiet, says what common_say_warnings says. */

@@ -99,6 +99,7 @@ hearth_status planning_open(loaded *out, const engine_options *o, const char *sp
     };
     TRY_OR(done, status, planned_open(&out->planned, out->runtime, out->model, &on, &options, error));
     out->is_planned = true;
+    out->device_bandwidth = on.device_count > 0 ? on.devices[0].rates.whole.value : 0;
     out->is_guarded = out->planned.is_guarded;
     out->guarded.report = out->planned.base.report;
     out->engine = out->planned.engine;

@@ -234,6 +234,20 @@ hearth_status device_measure(device *d, device_figures *out, hearth_error *error
     return status;
 }
 
+static hearth_status measure_read(meter *m, double *out, hearth_error *error)
+{
+    TRY(prepare(m, error));
+    return measure_rate(m, record_read, m->data_bytes, out, error);
+}
+
+hearth_status device_measure_read(device *d, double *out, hearth_error *error)
+{
+    meter m = {.d = d};
+    hearth_status status = measure_read(&m, out, error);
+    release(&m);
+    return status;
+}
+
 /* ------------------------------------------------------------------ scattered rows */
 
 /* Deals `rows` rows among SHARE lists by chance; those of the first STEP_ROWS are the tokens'. lists [STEP_ROWS][rows],

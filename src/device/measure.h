@@ -17,6 +17,9 @@ typedef struct device_figures {
  * second. No program may run meanwhile. HEARTH_NO_MEMORY, HEARTH_DEVICE: from the calls to the device. */
 hearth_status device_measure(device *d, device_figures *out, hearth_error *error);
 
+/* Measures read_rate alone. Memory and errors are those of device_measure. */
+hearth_status device_measure_read(device *d, double *out, hearth_error *error);
+
 /* Measures bytes per second of rows scattered over the device's memory, a tenth of them for each of STEP_ROWS tokens in one
  * launch: how it reads the neurons that fire, with the product that it uses. row_bytes: a multiple of 64. Memory, duration and
  * errors are those of device_measure. */

@@ -173,15 +173,24 @@ static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 
 uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
 {
+    return engine_side_position_bytes(engine, format, false) + engine_side_position_bytes(engine, format, true);
+}
+
+uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv format, bool on_device)
+{
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < engine->host_attention + engine->device_attention; i++)
+    uint32_t begin = on_device ? engine->host_attention : 0;
+    uint32_t end = begin + (on_device ? engine->device_attention : engine->host_attention);
+    for (uint32_t i = begin; i < end; i++)
         bytes += kv_position_bytes(format, engine->shapes[i]);
     return bytes;
 }
 
-uint64_t engine_state_bytes(const hearth_engine *engine)
+uint64_t engine_side_state_bytes(const hearth_engine *engine, bool on_device)
 {
-    return recurrent_bytes(engine->recurrent, engine->host_recurrent, 1, 0) / 2; /* a sequence has two places */
+    const recurrent_shape *const *shapes = engine->recurrent + (on_device ? engine->host_recurrent : 0);
+    uint32_t count = on_device ? engine->device_recurrent : engine->host_recurrent;
+    return recurrent_bytes(shapes, count, 1, 0) / 2; /* a sequence has two places */
 }
 
 /* Makes the coarse copies of layers that have such a predictor. */
@@ -351,27 +360,33 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 
 /* ------------------------------------------------------------------ bytes */
 
-/* Returns the bytes that every token reads, whatever neurons it uses: an embedding row, attention, norms, the head. */
-static double shared_bytes(const hearth_model *model)
+double engine_first_reads(const hearth_engine *e)
 {
-    const hyperparameters *h = &model->hyper;
-    double norms = (double)h->embedding_length * sizeof(float);
-    size_t bytes = matrix_bytes(&model->head) + model->embedding.row_bytes + model->per_layer_tokens.row_bytes +
-                   matrix_bytes(&model->per_layer_projection) + matrix_bytes(&model->stream_in) +
-                   matrix_bytes(&model->stream_out);
-    for (uint32_t i = 0; i < h->layer_count; i++) {
-        const model_layer *l = &model->layers[i];
-        const norm_weights *each[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
-        for (size_t n = 0; n < sizeof each / sizeof *each; n++)
-            norms += each[n]->weight ? (double)h->embedding_length * sizeof(float) : 0;
-        bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output) +
-                 matrix_bytes(&l->router) + matrix_bytes(&l->latent_in) + matrix_bytes(&l->latent_out) +
-                 matrix_bytes(&l->convolved) + matrix_bytes(&l->recurrent_gate) + matrix_bytes(&l->step) +
-                 matrix_bytes(&l->beta) + matrix_bytes(&l->recurrent_output) + matrix_bytes(&l->per_layer_gate) +
-                 matrix_bytes(&l->per_layer_output) + matrix_bytes(&l->streams.router) +
-                 matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out);
-    }
-    return norms + (double)bytes;
+    const hearth_model *m = e->model;
+    return (double)(m->embedding.row_bytes + m->per_layer_tokens.row_bytes + matrix_bytes(&m->per_layer_projection) +
+                    matrix_bytes(&m->stream_in));
+}
+
+double engine_last_reads(const hearth_engine *e)
+{
+    double norm = (double)e->model->hyper.embedding_length * sizeof(float);
+    return norm + (double)(matrix_bytes(&e->model->head) + matrix_bytes(&e->model->stream_out));
+}
+
+/* Returns the bytes that a token reads of a layer whatever neurons it uses: of its mixer, norms and router. */
+static double mixer_bytes(const hearth_model *model, const model_layer *l)
+{
+    const norm_weights *each[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
+    double norms = 0;
+    for (size_t n = 0; n < sizeof each / sizeof *each; n++)
+        norms += each[n]->weight ? (double)model->hyper.embedding_length * sizeof(float) : 0;
+    return norms + (double)(matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) +
+                            matrix_bytes(&l->attention_output) + matrix_bytes(&l->router) +
+                            matrix_bytes(&l->latent_in) + matrix_bytes(&l->latent_out) + matrix_bytes(&l->convolved) +
+                            matrix_bytes(&l->recurrent_gate) + matrix_bytes(&l->step) + matrix_bytes(&l->beta) +
+                            matrix_bytes(&l->recurrent_output) + matrix_bytes(&l->per_layer_gate) +
+                            matrix_bytes(&l->per_layer_output) + matrix_bytes(&l->streams.router) +
+                            matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out));
 }
 
 /* Returns the bytes that a layer reads to select its neurons: of the chosen experts alone, where they select. */
@@ -386,33 +401,43 @@ static double selecting_bytes(const engine_layer *e, const model_layer *l)
     return bytes;
 }
 
+/* Fills in what a layer reads of its neurons. */
+static void add_neurons(layer_reads *out, const engine_layer *e, const model_layer *l, const hearth_counts *counts)
+{
+    bool gated = l->ffn.gating != FFN_PLAIN;
+    const router_shape *r = &l->ffn.router;
+    double f = l->ffn.neuron_count, used = f;
+    if (r->expert_count > 0)
+        used = (double)r->used * l->ffn.expert_neurons + l->ffn.shared_neurons;
+    double computed = used, fired = used, active = used;
+    if (counts && counts->rows) {
+        double rows = (double)counts->rows;
+        computed = (double)counts->computed / rows;
+        fired = (double)counts->fired / rows;
+        active = (double)counts->active / rows;
+    }
+    /* Without down_t the whole of down is read, a share of it for each neuron. */
+    double down_row =
+        e->down_t.data ? (double)e->down_t.row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
+    out->first = computed * (double)(gated ? l->gate : l->up).row_bytes + selecting_bytes(e, l);
+    out->others = active * down_row + (gated ? fired * (double)l->up.row_bytes : 0);
+}
+
+layer_reads engine_layer_reads(const hearth_engine *e, uint32_t layer, const hearth_counts *counts)
+{
+    const model_layer *l = &e->model->layers[layer];
+    layer_reads out = {.mixer = mixer_bytes(e->model, l)};
+    if (l->ffn.neuron_count > 0)
+        add_neurons(&out, &e->layers[layer], l, counts);
+    return out;
+}
+
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
 {
-    const hearth_model *m = e->model;
-    double bytes = shared_bytes(m);
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        const model_layer *l = &m->layers[i];
-        if (l->ffn.neuron_count == 0)
-            continue;
-        bool gated = l->ffn.gating != FFN_PLAIN;
-        const router_shape *r = &l->ffn.router;
-        double f = l->ffn.neuron_count, used = f;
-        if (r->expert_count > 0)
-            used = (double)r->used * l->ffn.expert_neurons + l->ffn.shared_neurons;
-        double computed = used, fired = used, active = used;
-        if (counts && counts[i].rows) {
-            double rows = (double)counts[i].rows;
-            computed = (double)counts[i].computed / rows;
-            fired = (double)counts[i].fired / rows;
-            active = (double)counts[i].active / rows;
-        }
-        const matrix *down_t = &e->layers[i].down_t;
-        /* Without down_t the whole of down is read, a share of it for each neuron. */
-        double down_row =
-            down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
-        bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
-        bytes += gated ? fired * (double)l->up.row_bytes : 0;
-        bytes += selecting_bytes(&e->layers[i], l);
+    double bytes = engine_first_reads(e) + engine_last_reads(e);
+    for (uint32_t i = 0; i < e->model->hyper.layer_count; i++) {
+        layer_reads l = engine_layer_reads(e, i, counts ? &counts[i] : NULL);
+        bytes += l.mixer + l.first + l.others;
     }
     return bytes;
 }

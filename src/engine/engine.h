@@ -101,8 +101,21 @@ hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of
 /* Returns the bytes of keys and values that one position of one sequence takes, on both sides together. */
 uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format);
 
-/* Returns the bytes of the recurrent states of one sequence, of the CPU's layers. */
-uint64_t engine_state_bytes(const hearth_engine *engine);
+/* Return of these, and of the recurrent states of one sequence, what lies on one side. */
+uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv format, bool on_device);
+uint64_t engine_side_state_bytes(const hearth_engine *engine, bool on_device);
+
+/* Weight bytes that a token reads of a layer: of its mixer, with norms and router; of its neurons the rows of the first
+ * matrix, with what selects them, and the rows of the others, which only neurons that fire need. */
+typedef struct layer_reads {
+    double mixer, first, others;
+} layer_reads;
+
+/* Returns them by the counts of the layer; those of all neurons if counts is NULL or counts no rows. */
+layer_reads engine_layer_reads(const hearth_engine *engine, uint32_t layer, const hearth_counts *counts);
+/* Returns the weight bytes that a token reads before the first layer, and after the last one. */
+double engine_first_reads(const hearth_engine *engine);
+double engine_last_reads(const hearth_engine *engine);
 
 /* Returns the mean weight bytes that a token reads, by the counts [layer_count]; those of all neurons if counts is NULL
  * or counts no rows. */

@@ -9,12 +9,13 @@
 #include "../base/random.h"
 #include "../engine/engine.h"
 #include "../kernel/bandwidth.h"
+#include "floor.h"
 
 #include <math.h>
 #include <string.h>
 
 /* The figures of one timed run; a row stores [repeats] of each. */
-enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
+enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, DEVICE_BYTES, SPEED, FIGURES };
 
 /* The most runs per row that measure the overlap: each gives one sample per token and split layer. */
 #define TRACED_RUNS 3
@@ -150,13 +151,18 @@ static hearth_status fork_sequences(lane *l, uint32_t batch, hearth_error *error
     return HEARTH_OK;
 }
 
-/* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it, and the recurrent
- * states. */
+/* Returns the mean number of cached positions that a decoded token reads: its own and all before it. */
+static double mean_positions(const bencher *b, uint32_t context, uint32_t prompt_length)
+{
+    return context + prompt_length + (b->options->decode_tokens + 1) / 2.0;
+}
+
+/* Returns the mean bytes of keys, values and recurrent states that a decoded token reads. */
 static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
-    uint64_t position = engine_position_bytes(b->lanes[0].engine, b->options->kv);
-    return (double)position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0) +
-           (double)engine_state_bytes(b->lanes[0].engine);
+    const hearth_engine *e = b->lanes[0].engine;
+    return (double)engine_position_bytes(e, b->options->kv) * mean_positions(b, context, prompt_length) +
+           (double)(engine_side_state_bytes(e, false) + engine_side_state_bytes(e, true));
 }
 
 /* ------------------------------------------------------------------ one timed run */
@@ -168,15 +174,58 @@ static double weight_bytes(const lane *l, uint32_t batch)
     return batch == 1 ? alone : fmin(alone, (double)hearth_engine_token_bytes(l->engine) / batch);
 }
 
-/* Counts the neurons of the hot set, which has seen all tokens so far, into a tally, of those after `before`. */
-static hearth_status add_hot_set(const lane *l, const hearth_hot_report *before, tally *t, hearth_error *error)
+/* Adds the neurons that a hot set has seen in a run to a tally. */
+static void add_hot_set(tally *t, const hearth_hot_report *run)
 {
-    hearth_hot_report now;
-    TRY(hearth_engine_hot_set(l->engine, &now, error));
-    t->followed = now.layers;
-    t->active += now.active - before->active;
-    t->on_device += now.on_device - before->on_device;
-    return HEARTH_OK;
+    t->followed = run->layers;
+    t->active += run->active;
+    t->on_device += run->on_device;
+}
+
+/* Returns how many neurons of a layer the device has. */
+static uint32_t device_neurons(const hearth_engine *e, uint32_t layer)
+{
+    return e->uploaded ? e->uploaded->layers[layer].neuron_count : 0;
+}
+
+/* Returns whether a layer has neurons on both sides. */
+static bool is_on_both(const hearth_engine *e, uint32_t layer)
+{
+    uint32_t there = device_neurons(e, layer);
+    return there > 0 && there < e->model->layers[layer].ffn.neuron_count;
+}
+
+/* Returns which share of the active neurons the device had in layers on both sides; NAN where one of those that skip was not
+ * counted. */
+static double hot_share(const lane *l, const hearth_hot_report *run)
+{
+    const hearth_engine *e = l->engine;
+    uint64_t skipping = 0;
+    for (uint32_t i = 0; i < e->placement->layer_count; i++) {
+        const hearth_counts *c = &l->session->counts[i];
+        skipping += is_on_both(e, i) && c->active < c->rows * e->model->layers[i].ffn.neuron_count;
+    }
+    return run->layers >= skipping && run->active > 0 ? (double)run->on_device / (double)run->active : (double)NAN;
+}
+
+/* Computes what memory could do, of a run whose counts the session has. */
+static void add_floor(const bencher *b, const lane *l, const bench_case *c, uint32_t context,
+                      const hearth_hot_report *run, double figures[FIGURES])
+{
+    floor_question question = {
+        .engine = l->engine,
+        .counts = l->session->counts,
+        .scale = weight_bytes(l, c->batch) / hearth_session_token_bytes(l->session),
+        .positions = mean_positions(b, context, c->prompt_length),
+        .kv = b->options->kv,
+        .hot = hot_share(l, run),
+        .cpu_rate = figures[BANDWIDTH],
+        .device_rate = b->options->device_bandwidth,
+    };
+    floor_answer answer = floor_find(&question);
+    figures[FLOOR] = 1 / answer.seconds;
+    figures[SHARE] = figures[DECODE] * answer.seconds;
+    figures[DEVICE_BYTES] = answer.device_bytes;
 }
 
 /* Returns what predictors that hold a recall have found and missed in all layers, since the session was created. */
@@ -212,7 +261,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
 {
     double figures[FIGURES] = {0};
     uint32_t prompt_length = c.prompt_length;
-    hearth_hot_report hot;
+    hearth_hot_report hot, run;
     hearth_recall begun, ended;
     TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
@@ -229,11 +278,13 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     TRY(decode(b, l, repeat, (size_t)context + prompt_length, c.batch, error));
     figures[DECODE] = (double)c.batch * b->options->decode_tokens / (clock_seconds() - start);
     figures[BANDWIDTH] = (before + bandwidth_measure(b->memory)) / 2;
-    figures[FLOOR] = figures[BANDWIDTH] / (weight_bytes(l, c.batch) + mean_kv_bytes(b, context, prompt_length));
-    figures[SHARE] = figures[DECODE] / figures[FLOOR];
+    TRY(hearth_engine_hot_set(l->engine, &run, error));
+    run.active -= hot.active; /* the report is of all tokens so far */
+    run.on_device -= hot.on_device;
+    add_hot_set(t, &run);
+    add_floor(b, l, &c, context, &run, figures);
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
-    TRY(add_hot_set(l, &hot, t, error));
     TRY(count_recall(b, l, &ended, error));
     t->found += ended.found - begun.found;
     t->missed += ended.missed - begun.missed;
@@ -312,28 +363,20 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
     }
 }
 
-/* Returns how many neurons of a layer the device has. */
-static uint32_t device_neurons(const hearth_engine *e, uint32_t layer)
-{
-    return e->uploaded ? e->uploaded->layers[layer].neuron_count : 0;
-}
-
 /* Returns the share of the active neurons that the device had: of layers on one side those that were not zero, and of layers on both
  * what their hot sets counted; NAN where one of these has none. */
 static double share_on_device(const bencher *b, const lane *l, const tally *t)
 {
-    const model_layer *layers = hearth_engine_model(l->engine)->layers;
     double all = (double)t->active, on_device = (double)t->on_device;
     uint64_t split = 0;
     for (uint32_t i = 0; i < b->info.layer_count; i++) {
-        uint32_t there = device_neurons(l->engine, i);
         double active = (double)t->counts[i].active;
-        if (there > 0 && there < layers[i].ffn.neuron_count) {
+        if (is_on_both(l->engine, i)) {
             split++;
             continue;
         }
         all += active;
-        on_device += there > 0 ? active : 0;
+        on_device += device_neurons(l->engine, i) > 0 ? active : 0;
     }
     if (t->followed < split)
         return NAN;
@@ -351,6 +394,7 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     row->read_bandwidth = median(t->figures + BANDWIDTH * repeats, repeats);
     row->share_of_bandwidth = median(t->figures + SHARE * repeats, repeats);
     row->floor_tokens_per_second = median(t->figures + FLOOR * repeats, repeats);
+    row->device_bytes_per_token = median(t->figures + DEVICE_BYTES * repeats, repeats);
     row->relative_speed = median(t->figures + SPEED * repeats, repeats);
     row->bytes_per_token = t->weight_bytes / repeats + kv;
     row->kv_bytes_per_token = kv;

@@ -4,8 +4,9 @@
  * `prompt_length` tokens are timed as a prompt, and after them `decode_tokens` tokens one by one, each with its logits and a
  * greedy choice. Several sequences are copies of the first one after its prompt, and each decodes tokens of its own, one of
  * every sequence in a step.
- * The read bandwidth of the memory is measured immediately before and after each decoding. Engines that are compared
- * take turns run by run, so that other load on the machine affects all of them alike.
+ * The read bandwidth of the memory is measured immediately before and after each decoding; that of a device is given, since
+ * nobody else uses its memory. Engines that are compared take turns run by run, so that other load on the machine affects all
+ * of them alike.
  *
  * Where layers are split between CPU and device, separate runs after all timed ones measure how well the two sides
  * overlap: a tracer costs a little time in every layer, so speed and overlap are not measured together. */
@@ -30,6 +31,7 @@ typedef struct bench_options {
     size_t start_count;
     uint32_t context; /* of the sessions; every row must fit. 0: what the rows need, within the model's context */
     hearth_kv kv;
+    double device_bandwidth;  /* bytes per second that the engines' device reads from its memory; 0: not known */
     bool traced;              /* adds the runs that measure the overlap */
     hearth_tracer tracer;     /* also receives the spans of the decoding in these runs */
     hearth_progress progress; /* counts runs */
@@ -46,17 +48,20 @@ typedef struct bench_row {
     const char *mode, *guarantee; /* the engine's                                                          */
     uint32_t prompt_length, context, batch;
     double prefill_tokens_per_second, decode_tokens_per_second;
-    double read_bandwidth;     /* bytes per second, mean of before and after decoding */
-    double bytes_per_token;    /* bytes of weights and KV cache that decoding one token reads; of several sequences,
+    double read_bandwidth;         /* bytes per second, mean of before and after decoding */
+    double bytes_per_token;        /* bytes of weights and KV cache that decoding one token reads; of several sequences,
                                      * which share rows, at most                                          */
-    double kv_bytes_per_token; /* the KV cache's share, at the mean position, recurrent states included */
-    double share_of_bandwidth; /* bytes_per_token * speed / read_bandwidth                        */
-    double floor_tokens_per_second; /* read_bandwidth / bytes_per_token: the bound that memory sets */
-    double density;                 /* share of neurons whose row of down was read, mean over layers with a network */
-    double let_through;             /* share of neurons that the predictor let through; 1 without one */
-    double relative_speed;          /* decoding speed over the first engine's in the same repetition */
-    const bench_layer *layers;      /* [layer_count]                                                   */
-    double on_device;               /* of the active neurons, the share that the device had; NAN: not known, for a layer
+    double kv_bytes_per_token;     /* the KV cache's share, at the mean position, recurrent states included */
+    double device_bytes_per_token; /* of bytes_per_token those that lie on the device; NAN: not known       */
+    double
+        floor_tokens_per_second; /* the bound that memory sets (floor.h); NAN: not known, for it is not known what the
+                                     * device reads                                                         */
+    double share_of_bandwidth;   /* speed / floor; likewise                                              */
+    double density;              /* share of neurons whose row of down was read, mean over layers with a network */
+    double let_through;          /* share of neurons that the predictor let through; 1 without one */
+    double relative_speed;       /* decoding speed over the first engine's in the same repetition */
+    const bench_layer *layers;   /* [layer_count]                                                   */
+    double on_device;            /* of the active neurons, the share that the device had; NAN: not known, for a layer
                                      * on both sides does not count (hearth_engine_follow)                          */
     double recall;          /* that predictors hold, by their probes; NAN: none is held (hearth_placement_set_recall) */
     overlap_result overlap; /* of split layers and decoded tokens; samples is 0 without any */

@@ -1,0 +1,150 @@
+/* The least time of a token, from the sizes of the matrices: on one side, on the other, and on both at once. */
+#include "../src/eval/floor.h"
+
+#include "golden.h"
+
+#define MODEL     HEARTH_DATA "/models/stories260K-relu"
+#define POSITIONS 10.0
+
+enum { LAYERS = 5, MOST_LAYERS = 8 };
+
+/* An engine beside a host device, and what floor_find is asked of it: all neurons, and a byte per second on both sides. */
+typedef struct fixture {
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_engine *engine;
+    hearth_counts counts[MOST_LAYERS];
+    floor_question question;
+    double total; /* bytes that a token reads, keys and values included */
+} fixture;
+
+/* Gives the device the last `layers` layers with so many neurons of each. */
+static void open_engine(fixture *f, uint32_t layers, uint32_t neurons)
+{
+    hearth_error error;
+    hearth_placement *placement;
+    hearth_runtime_options options = {.threads = 1, .device = "host"};
+    *f = (fixture){0};
+    stack_check(hearth_runtime_create(&f->runtime, &options, &error), &error);
+    stack_check(hearth_model_open(&f->model, MODEL, NULL, &error), &error);
+    stack_check(hearth_placement_create(&placement, f->model, HEARTH_MODE_EXACT, &error), &error);
+    if (layers > 0)
+        stack_check(hearth_placement_use_device(placement, f->model, layers, neurons, &error), &error);
+    hearth_engine_options of = {.placement = placement};
+    stack_check(hearth_engine_create(&f->engine, f->runtime, f->model, &of, &error), &error);
+    hearth_placement_destroy(placement);
+    assert_int_equal(f->model->hyper.layer_count, LAYERS);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        uint64_t all = f->model->layers[i].ffn.neuron_count;
+        f->counts[i] = (hearth_counts){.rows = 1, .computed = all, .fired = all, .active = all};
+    }
+    f->question = (floor_question){.engine = f->engine,
+                                   .counts = f->counts,
+                                   .scale = 1,
+                                   .positions = POSITIONS,
+                                   .kv = HEARTH_KV_F16,
+                                   .hot = (double)NAN,
+                                   .cpu_rate = 1,
+                                   .device_rate = 1};
+    f->total = (double)hearth_engine_token_bytes(f->engine) +
+               POSITIONS * (double)engine_position_bytes(f->engine, HEARTH_KV_F16);
+}
+
+static void close_engine(fixture *f)
+{
+    hearth_engine_destroy(f->engine);
+    hearth_model_close(f->model);
+    hearth_runtime_destroy(f->runtime);
+}
+
+/* Returns the bytes of a neuron: its rows of gate, up and the transposed down. */
+static double neuron_bytes(const fixture *f, uint32_t layer)
+{
+    const model_layer *l = &f->model->layers[layer];
+    return (double)(l->gate.row_bytes + l->up.row_bytes + f->engine->layers[layer].down_t.row_bytes);
+}
+
+static void expect(double value, double expected)
+{
+    if (!(fabs(value / expected - 1) < 1e-9))
+        fail_msg("%.17g, not %.17g", value, expected);
+}
+
+static void one_side(void **state)
+{
+    (void)state;
+    fixture f;
+    open_engine(&f, 0, 0);
+    f.question.cpu_rate = 4;
+    expect(floor_find(&f.question).seconds, f.total / 4);
+    assert_true(floor_find(&f.question).device_bytes == 0);
+    f.question.device_rate = 0; /* is not asked */
+    expect(floor_find(&f.question).seconds, f.total / 4);
+    f.question.scale = 0.5; /* keys and values are each sequence's own */
+    double kept = POSITIONS * (double)engine_position_bytes(f.engine, HEARTH_KV_F16);
+    expect(floor_find(&f.question).seconds, (kept + (f.total - kept) / 2) / 4);
+    close_engine(&f);
+
+    open_engine(&f, LAYERS, UINT32_MAX);
+    f.question.cpu_rate = 1e300;
+    f.question.device_rate = 4;
+    double there =
+        f.total - (double)f.model->embedding.row_bytes; /* which a placement like this one leaves to the CPU */
+    assert_int_equal(f.engine->placement->embedding, PLACEMENT_CPU);
+    expect(floor_find(&f.question).seconds, there / 4);
+    expect(floor_find(&f.question).device_bytes, there);
+    f.question.device_rate = 0;
+    assert_true(isnan(floor_find(&f.question).seconds));
+    close_engine(&f);
+}
+
+/* Two layers with a quarter of their neurons on the device: sides read their neurons at the same time, all else in turn. */
+static void both_sides(void **state)
+{
+    (void)state;
+    fixture f;
+    const uint32_t layers = 2;
+    double together = 0, mixers = 0;
+    open_engine(&f, layers, 43);
+    for (uint32_t i = LAYERS - layers; i < LAYERS; i++) {
+        const model_layer *l = &f.model->layers[i];
+        together += 43 * neuron_bytes(&f, i);
+        mixers += (double)(matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) +
+                           matrix_bytes(&l->attention_output)) +
+                  2 * f.model->hyper.embedding_length * sizeof(float) +
+                  POSITIONS * (double)engine_position_bytes(f.engine, HEARTH_KV_F16) / LAYERS;
+    }
+    expect(floor_find(&f.question).device_bytes, mixers + together);
+    expect(floor_find(&f.question).seconds, f.total - together);
+    f.question.cpu_rate = 1e300;
+    expect(floor_find(&f.question).seconds, mixers + together);
+    f.question.cpu_rate = 1;
+    f.question.device_rate = 1e300;
+    expect(floor_find(&f.question).seconds, f.total - mixers - together);
+
+    /* Half of the neurons fire. Only who counted them knows how many of these the device had: here three quarters. */
+    f.question.device_rate = 1;
+    for (uint32_t i = 0; i < LAYERS; i++)
+        f.counts[i].fired = f.counts[i].active = f.counts[i].computed / 2;
+    assert_true(isnan(floor_find(&f.question).seconds) && isnan(floor_find(&f.question).device_bytes));
+    f.question.hot = 0.75;
+    f.question.cpu_rate = 1e300;
+    double first = 0, others = 0;
+    for (uint32_t i = LAYERS - layers; i < LAYERS; i++) {
+        const model_layer *l = &f.model->layers[i];
+        first += 43 * (double)l->gate.row_bytes;
+        others += 0.75 * (double)f.counts[i].active * (neuron_bytes(&f, i) - (double)l->gate.row_bytes);
+    }
+    expect(floor_find(&f.question).device_bytes, mixers + first + others);
+    expect(floor_find(&f.question).seconds, mixers + first + others);
+    close_engine(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_side),
+        cmocka_unit_test(both_sides),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
