@@ -5,7 +5,7 @@
 #include "placements.h"
 
 /* More than one long step, and then some; and how many of them are compared, the last one after a step of one row. */
-enum { LONG = PROMPT_ROWS + 37, LAST = 40, SEQUENCES = 2 };
+enum { LONG = PROMPT_ROWS + 37, LAST = 40, SEQUENCES = 6 };
 
 #define RELU    GOLDEN "/llama-relu-gqa/model.gguf"
 #define PWRI    GOLDEN "/pwri/llama/q4_0.gguf"
@@ -21,7 +21,7 @@ static hearth_session_options options_with(uint32_t batch)
         .context = 120, .sequences = SEQUENCES, .batch = batch, .output_rows = LAST, .kv = HEARTH_KV_F32};
 }
 
-/* Reads rows of two sequences in turn, one feed for the prompt and one for a token: logits [LAST][vocabulary]. */
+/* Reads rows of all sequences, two of each in turn, one feed for the prompt and one for a token: logits [LAST][vocabulary]. */
 static void read_prompt(stack *s, float *logits)
 {
     static hearth_row rows[LONG + 1];
@@ -29,7 +29,7 @@ static void read_prompt(stack *s, float *logits)
     hearth_error error;
     uint32_t seed = 8;
     for (size_t i = 0; i <= LONG; i++)
-        rows[i] = (hearth_row){(int32_t)draw(&seed, s->info.vocabulary_size), i % 3 == 0, i + LAST > LONG};
+        rows[i] = (hearth_row){(int32_t)draw(&seed, s->info.vocabulary_size), (uint32_t)(i + 1) / 2 % SEQUENCES, i + LAST > LONG};
     stack_check(hearth_session_feed(s->session, rows, LONG, &error), &error);
     stack_check(hearth_session_logits(s->session, 0, LAST - 1, logits, &error), &error);
     stack_check(hearth_session_feed(s->session, rows + LONG, 1, &error), &error);

@@ -6,7 +6,7 @@
 
 #include "placements.h"
 
-enum { LONG = PROMPT_ROWS + 2, LAST = 24, SEQUENCES = 3 };
+enum { LONG = PROMPT_ROWS + 2, LAST = 24, SEQUENCES = 9 };
 
 #define RELU GOLDEN "/llama-relu-gqa/model.gguf"
 

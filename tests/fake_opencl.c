@@ -309,7 +309,7 @@ cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem m, const void *pattern, si
                            size_t size, cl_uint n, const cl_event *list, cl_event *event)
 {
     (void)q, (void)m, (void)pattern, (void)pattern_size, (void)offset, (void)n, (void)list;
-    return told("memory") && size > 4096 ? CL_MEM_OBJECT_ALLOCATION_FAILURE : finish_command(event);
+    return told("memory") && size > 32768 ? CL_MEM_OBJECT_ALLOCATION_FAILURE : finish_command(event);
 }
 
 cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t offset, size_t size, void *to, cl_uint n,

@@ -43,10 +43,15 @@ size_t check_devices(const char *only, uint64_t seed);
 void check_device_products(check *c, device *d, uint64_t seed);
 void check_device_vectors(check *c, device *d, uint64_t seed);
 
+/* The most rows of a step that is checked: some tiles of all kernels for long steps, and not PROMPT_ROWS, which would take longer
+ * and show no more. */
+#define CHECKED_ROWS 128
+_Static_assert(CHECKED_ROWS <= PROMPT_ROWS && CHECKED_ROWS >= 4 * TILE_TOKENS, "a step of some tiles");
+
 /* The rows of a step: of a short one, or in every fourth case of a long one. */
 static inline uint32_t some_rows(uint64_t *rng)
 {
-    return 1 + (uint32_t)random_below(rng, random_below(rng, 4) ? STEP_ROWS : PROMPT_ROWS);
+    return 1 + (uint32_t)random_below(rng, random_below(rng, 4) ? STEP_ROWS : CHECKED_ROWS);
 }
 
 #endif

@@ -14,7 +14,7 @@
 
 typedef struct shape {
     size_t heads, kv_heads, length, context, sequences, stride_q, stride_k;
-    uint32_t count, sequence[PROMPT_ROWS], position[PROMPT_ROWS];
+    uint32_t count, sequence[CHECKED_ROWS], position[CHECKED_ROWS];
     /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
      * all. */
     number_format format;
@@ -52,7 +52,7 @@ static shape random_shape(check *c, number_format format, size_t s, size_t most_
     p.length = (lengths[s % COUNT_OF(lengths)] + block - 1) / block * block;
     p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
     p.count = random_count(rng);
-    size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : PROMPT_ROWS;
+    size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : CHECKED_ROWS;
     p.context = apart + random_below(rng, p.length > 256 ? 40 : most_context);
     p.sequences = 1 + random_below(rng, 3);
     p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
@@ -262,7 +262,7 @@ static void check_place(check *c, device *d, device_kernel kernel, number_format
                         room_new(d, x.keys, p.cached),
                         room_new(d, x.values, p.cached),
                         pages_of(d, &p)};
-        DEVICE_DO(c, d, kernel, PROMPT_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
+        DEVICE_DO(c, d, kernel, CHECKED_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
                   pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), room_of(&rooms[8]),
                   UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.heads), UINT(p.kv_heads),
@@ -430,10 +430,10 @@ static void check_join_8(check *c, device *d, const shape *p, const attended *a,
     size_t values = p->count * p->heads * p->length, blocks = values / Q8_BLOCK;
     room to[] = {float_room(d, NULL, values), room_new(d, NULL, values), float_room(d, NULL, blocks),
                  word_room(d, NULL, blocks)};
-    DEVICE_DO(c, d, DEVICE_attend_join_8, PROMPT_ROWS * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
+    DEVICE_DO(c, d, DEVICE_attend_join_8, CHECKED_ROWS * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
               a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER, room_of(&to[0]),
               room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(p->heads), UINT(p->length), UINT(a->splits),
-              UINT(p->stride_q), UINT(0), UINT(PROMPT_ROWS));
+              UINT(p->stride_q), UINT(0), UINT(CHECKED_ROWS));
     float *got = content_of(c, &to[0]);
     expect_same(c, "what attend_join gives", mixed, got, values * sizeof(float));
     expect_rounded(c, mixed, values, &to[1], &to[2], &to[3]);
@@ -462,7 +462,7 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
                         pages_of(d, &p)};
         float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
-            attend(c, d, kernel, &p, &a, rooms, PROMPT_ROWS);
+            attend(c, d, kernel, &p, &a, rooms, CHECKED_ROWS);
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
         if (p.length % Q8_BLOCK == 0)

@@ -170,7 +170,7 @@ static void check_route(check *c, device *d, uint64_t *rng)
             float_room(d, w.bias, w.bias ? w.n : 0),          float_room(d, w.correction, w.correction ? w.n : 0),
             float_room(d, NULL, w.count * ((size_t)w.n + 1)), float_room(d, w.shared_gate, w.shared_gate ? w.count : 0),
             float_room(d, w.factors, w.factors ? w.n : 0)};
-        DEVICE_DO(c, d, DEVICE_route, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
+        DEVICE_DO(c, d, DEVICE_route, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
                   w.factors ? room_of(&rooms[6]) : NO_BUFFER, w.shared_gate ? room_of(&rooms[5]) : NO_BUFFER,
                   room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used),
@@ -197,7 +197,7 @@ static void check_broken_route(check *c, device *d)
         snprintf(c->size, sizeof(c->size), "%d of %d experts, %s", USED, N,
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
-        DEVICE_DO(c, d, DEVICE_route, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
+        DEVICE_DO(c, d, DEVICE_route, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
                   NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1),
                   FLOAT(1), FLOAT(3e38f), FLOAT(0));
         got = content_of(c, &rooms[2]);
@@ -239,10 +239,10 @@ static expansion expansion_new(uint64_t *rng)
         for (uint32_t i = w.ranges[2 * e]; i < w.ranges[2 * e + 1]; i++)
             w.owners[i] = e;
     w.column = (uint32_t)random_below(rng, TOTALS);
-    w.chosen = array_new(PROMPT_ROWS * w.experts, sizeof(uint32_t));
-    w.chosen_count = array_new(PROMPT_ROWS, sizeof(uint32_t)), w.listed = array_new(PROMPT_ROWS, sizeof(uint32_t));
-    w.list = array_new(PROMPT_ROWS * w.n, sizeof(uint32_t)),
-    w.totals = array_new(PROMPT_ROWS * TOTALS, sizeof(uint32_t));
+    w.chosen = array_new(CHECKED_ROWS * w.experts, sizeof(uint32_t));
+    w.chosen_count = array_new(CHECKED_ROWS, sizeof(uint32_t)), w.listed = array_new(CHECKED_ROWS, sizeof(uint32_t));
+    w.list = array_new(CHECKED_ROWS * w.n, sizeof(uint32_t)),
+    w.totals = array_new(CHECKED_ROWS * TOTALS, sizeof(uint32_t));
     for (uint32_t t = 0; t < w.count; t++)
         for (uint32_t e = 0; e < w.experts; e++) {
             if (random_below(rng, 3) > 0)
@@ -251,7 +251,7 @@ static expansion expansion_new(uint64_t *rng)
             for (uint32_t i = w.ranges[2 * e]; i < w.ranges[2 * e + 1]; i++)
                 w.list[t * w.n + w.listed[t]++] = i;
         }
-    for (size_t i = 0; i < PROMPT_ROWS * TOTALS; i++)
+    for (size_t i = 0; i < CHECKED_ROWS * TOTALS; i++)
         w.totals[i] = (uint32_t)random_below(rng, 1000);
     return w;
 }
@@ -268,11 +268,11 @@ static void check_expand(check *c, device *d, uint64_t *rng)
         bool counts = s % 2;
         expansion w = expansion_new(rng);
         snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
-        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),      word_room(d, w.chosen, PROMPT_ROWS * w.experts),
-                        word_room(d, w.chosen_count, PROMPT_ROWS),   word_room(d, w.ranges, 2 * w.experts),
-                        word_room(d, NULL, PROMPT_ROWS * w.n),       word_room(d, NULL, PROMPT_ROWS),
-                        word_room(d, w.totals, PROMPT_ROWS * TOTALS)};
-        DEVICE_DO(c, d, DEVICE_expand, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),      word_room(d, w.chosen, CHECKED_ROWS * w.experts),
+                        word_room(d, w.chosen_count, CHECKED_ROWS),   word_room(d, w.ranges, 2 * w.experts),
+                        word_room(d, NULL, CHECKED_ROWS * w.n),       word_room(d, NULL, CHECKED_ROWS),
+                        word_room(d, w.totals, CHECKED_ROWS * TOTALS)};
+        DEVICE_DO(c, d, DEVICE_expand, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), counts ? room_of(&rooms[6]) : NO_BUFFER,
                   UINT(w.experts), UINT(w.n), UINT(w.column));
         uint32_t *list = content_of(c, &rooms[4]), *listed = content_of(c, &rooms[5]),
@@ -282,7 +282,7 @@ static void check_expand(check *c, device *d, uint64_t *rng)
             expect_same(c, "list", w.list + t * w.n, list + t * w.n, w.listed[t] * sizeof *list);
         }
         expect_same(c, "listed", w.listed, listed, w.count * sizeof *listed);
-        expect_same(c, "totals", w.totals, totals, PROMPT_ROWS * TOTALS * sizeof *totals);
+        expect_same(c, "totals", w.totals, totals, CHECKED_ROWS * TOTALS * sizeof *totals);
         free_rooms(rooms, COUNT_OF(rooms));
         free(list), free(listed), free(totals);
         expansion_free(&w);
@@ -297,11 +297,11 @@ static void check_weigh(check *c, device *d, uint64_t *rng)
         float *h = rough_array(w.count * (size_t)w.n, rng), *shares = rough_array(w.count * (size_t)w.experts, rng);
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
                         float_room(d, h, w.count * (size_t)w.n),
-                        word_room(d, w.list, PROMPT_ROWS * w.n),
-                        word_room(d, w.listed, PROMPT_ROWS),
+                        word_room(d, w.list, CHECKED_ROWS * w.n),
+                        word_room(d, w.listed, CHECKED_ROWS),
                         float_room(d, shares, w.count * (size_t)w.experts),
                         word_room(d, w.owners, w.n)};
-        DEVICE_DO(c, d, DEVICE_weigh, PROMPT_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
+        DEVICE_DO(c, d, DEVICE_weigh, CHECKED_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
                   room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
                   UINT(w.experts), UINT(w.n));
         float *got = content_of(c, &rooms[1]);

@@ -125,22 +125,22 @@ static void placed_free(placed *p)
 /* For each token some rows, ascending; some tokens have none. */
 typedef struct lists {
     bool used;
-    uint32_t *ids; /* [PROMPT_ROWS][stride] */
-    uint32_t counts[PROMPT_ROWS];
+    uint32_t *ids; /* [CHECKED_ROWS][stride] */
+    uint32_t counts[CHECKED_ROWS];
     size_t stride;
     room on_device, counts_on_device;
 } lists;
 
 static lists lists_new(device *d, bool used, uint32_t rows, size_t stride, uint64_t *rng)
 {
-    lists l = {.used = used, .stride = stride, .ids = array_new(PROMPT_ROWS * stride, sizeof(uint32_t))};
-    for (size_t t = 0; t < PROMPT_ROWS; t++) {
+    lists l = {.used = used, .stride = stride, .ids = array_new(CHECKED_ROWS * stride, sizeof(uint32_t))};
+    for (size_t t = 0; t < CHECKED_ROWS; t++) {
         size_t share = random_below(rng, 5); /* of four: none up to all */
         for (uint32_t r = 0; r < rows; r++)
             if (!used || random_below(rng, 4) < share)
                 l.ids[t * stride + l.counts[t]++] = r;
     }
-    l.on_device = room_new(d, l.ids, PROMPT_ROWS * stride * sizeof(uint32_t));
+    l.on_device = room_new(d, l.ids, CHECKED_ROWS * stride * sizeof(uint32_t));
     l.counts_on_device = room_new(d, l.counts, sizeof(l.counts));
     return l;
 }
@@ -179,13 +179,13 @@ static bool same_float(float a, float b)
 static void check_embed_case(check *c, device *d, number_format format, uint32_t columns, uint32_t tokens,
                              uint64_t *rng)
 {
-    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), first = (uint32_t)random_below(rng, rows), wanted[PROMPT_ROWS];
+    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), first = (uint32_t)random_below(rng, rows), wanted[CHECKED_ROWS];
     bool hostile = random_below(rng, 2), by_position = random_below(rng, 2), adds = random_below(rng, 2);
     float factor = random_below(rng, 2) ? 1 : random_value(rng);
     snprintf(c->size, sizeof(c->size), "%s, %u rows, %u columns, %u tokens%s%s", number_formats[format].name, rows,
              columns, tokens, by_position ? ", positions" : "", adds ? ", added" : "");
     placed p = placed_new(d, format, rows, columns, hostile, rng);
-    for (size_t t = 0; t < PROMPT_ROWS; t++)
+    for (size_t t = 0; t < CHECKED_ROWS; t++)
         wanted[t] = (uint32_t)random_below(rng, by_position ? rows - first : rows);
     size_t n = (size_t)tokens * columns;
     float *before = array_new(n, sizeof(float)), *got = array_new(n, sizeof(float));
@@ -193,7 +193,7 @@ static void check_embed_case(check *c, device *d, number_format format, uint32_t
         before[i] = random_rough(rng);
     room step = step_new(d, tokens, NULL, by_position ? wanted : NULL, by_position ? NULL : wanted);
     room x = room_new(d, before, n * sizeof(float));
-    DEVICE_DO(c, d, device_embed(format), PROMPT_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
+    DEVICE_DO(c, d, device_embed(format), CHECKED_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
               UINT(columns), UINT(by_position), UINT(first), UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT(factor));
     room_read(c, &x, got);
     size_t wrong = 0;
@@ -419,7 +419,7 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
                   UINT(s->parts));
     else
         DEVICE_DO(c, d, device_accumulate(s->format),
-                  PROMPT_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
+                  CHECKED_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
                   scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in), room_of(&out),
                   UINT(s->rows), UINT(s->columns), UINT(s->parts));
     room_read(c, &out, got);
@@ -443,18 +443,18 @@ typedef struct score_shape {
 /* Experts with a range of the rows each, those that tokens chose, and some of their rows. */
 typedef struct choices {
     uint32_t *begins, *owners, *chosen, *ids,
-        *place; /* [experts + 1], [rows], [PROMPT_ROWS][experts], and of every listed row its number
-                                              * and the place of its expert among the chosen: [PROMPT_ROWS][rows] */
-    uint32_t counts[PROMPT_ROWS];
+        *place; /* [experts + 1], [rows], [CHECKED_ROWS][experts], and of every listed row its number
+                                              * and the place of its expert among the chosen: [CHECKED_ROWS][rows] */
+    uint32_t counts[CHECKED_ROWS];
 } choices;
 
 static choices choices_new(const score_shape *s, uint64_t *rng)
 {
     choices w = {.begins = array_new(s->experts + 1, sizeof(uint32_t)),
                  .owners = array_new(s->rows, sizeof(uint32_t)),
-                 .chosen = array_new((size_t)PROMPT_ROWS * s->experts, sizeof(uint32_t)),
-                 .ids = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t)),
-                 .place = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t))};
+                 .chosen = array_new((size_t)CHECKED_ROWS * s->experts, sizeof(uint32_t)),
+                 .ids = array_new((size_t)CHECKED_ROWS * s->rows, sizeof(uint32_t)),
+                 .place = array_new((size_t)CHECKED_ROWS * s->rows, sizeof(uint32_t))};
     w.begins[s->experts] = s->rows;
     for (uint32_t e = s->experts - 1; e > 0; e--) /* some have no rows */
         w.begins[e] = (uint32_t)random_below(rng, w.begins[e + 1] + 1);
@@ -505,9 +505,9 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
     for (size_t i = 0; i < values; i++)
         x[i] = random_rough(rng);
     room rooms[] = {step_new(d, s->tokens, NULL, NULL, NULL),
-                    room_new(d, w.ids, (size_t)PROMPT_ROWS * s->rows * sizeof(uint32_t)),
+                    room_new(d, w.ids, (size_t)CHECKED_ROWS * s->rows * sizeof(uint32_t)),
                     room_new(d, w.counts, sizeof(w.counts)),
-                    room_new(d, w.chosen, (size_t)PROMPT_ROWS * s->experts * sizeof(uint32_t)),
+                    room_new(d, w.chosen, (size_t)CHECKED_ROWS * s->experts * sizeof(uint32_t)),
                     room_new(d, w.owners, s->rows * sizeof(uint32_t)),
                     room_new(d, x, values * sizeof(float)),
                     room_new(d, NULL, n * sizeof(float))};
@@ -544,7 +544,7 @@ static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t col
         rooms[i] = room_new(d, values[i], counts[i] * sizeof(float));
     }
     room step = step_new(d, tokens, NULL, NULL, NULL);
-    DEVICE_DO(c, d, DEVICE_reduce, PROMPT_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
+    DEVICE_DO(c, d, DEVICE_reduce, CHECKED_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
               parts > 0 ? room_of(&rooms[0]) : NO_BUFFER, bias ? room_of(&rooms[1]) : NO_BUFFER,
               answer ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[in_place ? 0 : 3]), UINT(columns), UINT(parts),
               UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT((float)factor));
@@ -606,7 +606,7 @@ static void check_quantize_case(check *c, device *d, uint32_t tokens, uint32_t c
     room step = step_new(d, tokens, NULL, NULL, NULL), in = room_new(d, x, n * sizeof(float));
     room q = room_new(d, NULL, n), s = room_new(d, NULL, blocks * sizeof(float));
     room total = room_new(d, NULL, blocks * sizeof(int32_t));
-    DEVICE_DO(c, d, DEVICE_quantize, items_of(PROMPT_ROWS * columns / Q8_BLOCK, QUANTIZE_BLOCKS), room_of(&step),
+    DEVICE_DO(c, d, DEVICE_quantize, items_of(CHECKED_ROWS * columns / Q8_BLOCK, QUANTIZE_BLOCKS), room_of(&step),
               room_of(&in), room_of(&q), room_of(&s), room_of(&total), UINT(columns));
     room_read(c, &q, got);
     room_read(c, &s, scales);
@@ -661,7 +661,7 @@ static uint32_t some_columns(number_format format, size_t turn)
 /* Shapes that are no multiple of a tile, or several of them; on the host, columns of more than a strip. */
 static void check_many(check *c, device *d, number_format format, uint64_t *rng)
 {
-    static const uint32_t rows[] = {1, 5, 63, 64, 65, 70, 150}, tokens[] = {1, 31, 32, 33, 100, PROMPT_ROWS};
+    static const uint32_t rows[] = {1, 5, 63, 64, 65, 70, 150}, tokens[] = {1, 31, 32, 33, 100, CHECKED_ROWS};
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
         check_begin(c, device_kernels[rounded ? device_product_many_8(format) : device_product_many(format)].name);
         for (size_t i = 0; i < 12; i++) {

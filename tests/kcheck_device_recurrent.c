@@ -277,7 +277,7 @@ static void check_norm_gated(check *c, device *d, uint64_t *rng)
         float *weight = rough_array(width, rng);
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * width),
                         float_room(d, gate, count * stride), float_room(d, weight, first ? width : n)};
-        DEVICE_DO(c, d, DEVICE_norm_gated, PROMPT_ROWS * ranges, room_of(&rooms[0]), room_of(&rooms[1]),
+        DEVICE_DO(c, d, DEVICE_norm_gated, CHECKED_ROWS * ranges, room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), UINT(ranges), UINT(n), UINT(stride), UINT(first),
                   FLOAT(1e-5f));
         float *got = content_of(c, &rooms[1]);

@@ -21,7 +21,7 @@ static streaming streaming_new(size_t s, size_t rows_of_small, uint64_t *rng)
     w.streams = 2 + (uint32_t)(s / COUNT_OF(columns) % (MOST_STREAMS - 1));
     w.active = (uint32_t)random_below(rng, w.streams);
     size_t small = rows_of_small == 1 ? w.streams : (size_t)w.streams * w.streams;
-    w.apart = PROMPT_ROWS * (size_t)w.columns + random_below(rng, 9);
+    w.apart = CHECKED_ROWS * (size_t)w.columns + random_below(rng, 9);
     w.all = w.streams * w.apart;
     w.states = rough_array(w.all, rng), w.x = rough_array(w.count * (size_t)w.columns, rng);
     w.products = rough_array(w.count * (size_t)w.streams, rng), w.small = rough_array(small * w.streams, rng);
@@ -72,7 +72,7 @@ static void check_predict(check *c, device *d, uint64_t *rng)
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.states, w.all),
                         float_room(d, w.products, w.count * (size_t)w.streams),
                         float_room(d, w.small, (size_t)w.streams * w.streams * w.streams), float_room(d, NULL, n)};
-        DEVICE_DO(c, d, DEVICE_predict_streams, PROMPT_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+        DEVICE_DO(c, d, DEVICE_predict_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
                   room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(w.columns),
                   UINT(w.streams), UINT(w.active), UINT(w.apart));
         float *got = content_of(c, &rooms[1]), *x = content_of(c, &rooms[4]);
@@ -114,7 +114,7 @@ static void check_correct(check *c, device *d, uint64_t *rng)
                         float_room(d, w.scales, w.scales ? w.columns : 0),
                         float_room(d, w.x, n),
                         float_room(d, NULL, n)};
-        DEVICE_DO(c, d, DEVICE_correct_streams, PROMPT_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+        DEVICE_DO(c, d, DEVICE_correct_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
                   room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), w.scales ? room_of(&rooms[4]) : NO_BUFFER,
                   room_of(&rooms[5]), room_of(&rooms[6]), UINT(w.columns), UINT(w.streams), UINT(w.active),
                   UINT(w.apart));

@@ -21,7 +21,7 @@ static void check_norm_8(check *c, device *d, const room *rooms, const float *no
     size_t values = count * n, blocks = values / Q8_BLOCK;
     room to[] = {float_room(d, NULL, values), room_new(d, NULL, values), float_room(d, NULL, blocks),
                  word_room(d, NULL, blocks)};
-    DEVICE_DO(c, d, DEVICE_norm_8, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+    DEVICE_DO(c, d, DEVICE_norm_8, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
               room_of(&to[0]), room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(n), FLOAT(1e-5f));
     float *got = content_of(c, &to[0]);
     expect_same(c, "what norm gives", normed, got, values * sizeof(float));
@@ -39,7 +39,7 @@ static void check_norm(check *c, device *d, uint64_t *rng)
         float *x = rough_array(count * n, rng), *weight = rough_array(n, rng);
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * n), float_room(d, weight, n),
                         float_room(d, NULL, count * n)};
-        DEVICE_DO(c, d, DEVICE_norm, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+        DEVICE_DO(c, d, DEVICE_norm, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   room_of(&rooms[3]), UINT(n), FLOAT(1e-5f));
         float *got = content_of(c, &rooms[3]);
         for (size_t t = 0; t < count; t++) {
@@ -113,7 +113,7 @@ static void check_norm_ranges(check *c, device *d, uint64_t *rng)
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, w.x, n),
                         float_room(d, w.weight, w.weight ? w.length : 0), float_room(d, w.bias, w.bias ? w.length : 0),
                         float_room(d, w.before, n)};
-        DEVICE_DO(c, d, DEVICE_norm_ranges, PROMPT_ROWS * w.ranges, room_of(&rooms[0]),
+        DEVICE_DO(c, d, DEVICE_norm_ranges, CHECKED_ROWS * w.ranges, room_of(&rooms[0]),
                   room_of(&rooms[in_place ? 4 : 1]), w.weight ? room_of(&rooms[2]) : NO_BUFFER,
                   w.bias ? room_of(&rooms[3]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.ranges), UINT(w.length),
                   UINT(w.stride), UINT(w.centred), UINT(w.adds ? FINISH_ADD : FINISH_STORE), FLOAT(1e-5f),
@@ -136,21 +136,21 @@ static void check_norm_neurons(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 2 * COUNT_OF(sizes); s++) {
         size_t n = sizes[s / 2];
-        uint32_t count = random_count(rng), listed[PROMPT_ROWS];
+        uint32_t count = random_count(rng), listed[CHECKED_ROWS];
         bool has_list = s % 2, joins = s / 2 % 2;
         snprintf(c->size, sizeof(c->size), "%zu neurons, %u rows%s%s", n, count, has_list ? ", list" : "",
                  joins ? ", joined" : "");
         float *h = rough_array(count * n, rng), *weight = rough_array(3 * n, rng);
-        uint32_t *list = array_new(PROMPT_ROWS * n, sizeof(uint32_t));
-        for (size_t t = 0; t < PROMPT_ROWS; t++) {
+        uint32_t *list = array_new(CHECKED_ROWS * n, sizeof(uint32_t));
+        for (size_t t = 0; t < CHECKED_ROWS; t++) {
             listed[t] = (uint32_t)(has_list ? random_below(rng, n + 1) : n);
             for (size_t i = 0; i < n; i++)
                 list[t * n + i] = (uint32_t)(has_list ? 3 * i + random_below(rng, 3) : i);
         }
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, h, count * n),
-                        float_room(d, weight, 3 * n),         word_room(d, list, PROMPT_ROWS * n),
-                        word_room(d, listed, PROMPT_ROWS),    float_room(d, NULL, count)};
-        DEVICE_DO(c, d, DEVICE_norm_neurons, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                        float_room(d, weight, 3 * n),         word_room(d, list, CHECKED_ROWS * n),
+                        word_room(d, listed, CHECKED_ROWS),    float_room(d, NULL, count)};
+        DEVICE_DO(c, d, DEVICE_norm_neurons, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   has_list ? room_of(&rooms[3]) : NO_BUFFER, has_list ? room_of(&rooms[4]) : NO_BUFFER,
                   joins ? room_of(&rooms[5]) : NO_BUFFER, UINT(n), FLOAT(1e-5f));
         float *got = content_of(c, &rooms[1]), *sums = content_of(c, &rooms[5]);
@@ -180,12 +180,12 @@ static void check_norm_joined(check *c, device *d, uint64_t *rng)
         size_t columns = sizes[s];
         uint32_t count = random_count(rng), n = 1 + (uint32_t)random_below(rng, 5000);
         snprintf(c->size, sizeof(c->size), "%zu columns, %u rows", columns, count);
-        float *x = rough_array(count * columns, rng), own[PROMPT_ROWS], others[PROMPT_ROWS];
-        for (size_t t = 0; t < PROMPT_ROWS; t++)
+        float *x = rough_array(count * columns, rng), own[CHECKED_ROWS], others[CHECKED_ROWS];
+        for (size_t t = 0; t < CHECKED_ROWS; t++)
             own[t] = fabsf(random_value(rng)), others[t] = random_below(rng, 3) ? fabsf(random_value(rng)) : 0;
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * columns),
-                        float_room(d, own, PROMPT_ROWS), float_room(d, others, PROMPT_ROWS)};
-        DEVICE_DO(c, d, DEVICE_norm_joined, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                        float_room(d, own, CHECKED_ROWS), float_room(d, others, CHECKED_ROWS)};
+        DEVICE_DO(c, d, DEVICE_norm_joined, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   room_of(&rooms[3]), UINT(columns), UINT(n), FLOAT(1e-5f));
         float *got = content_of(c, &rooms[1]);
         for (size_t i = 0; i < count * columns; i++) {
@@ -234,7 +234,7 @@ static void check_argmax(check *c, device *d, uint64_t *rng)
     static const size_t vocabularies[] = {1, 2, 3, 63, 128, 1000, 4097, 32000};
     for (size_t s = 0; s < 6 * COUNT_OF(vocabularies); s++) {
         size_t n = vocabularies[s / 6];
-        uint32_t count = random_count(rng), want[PROMPT_ROWS];
+        uint32_t count = random_count(rng), want[CHECKED_ROWS];
         snprintf(c->size, sizeof(c->size), "%zu logits of kind %zu, %u rows", n, s % 6, count);
         float *x = array_new(count * n, sizeof(float));
         for (size_t i = 0; i < count * n; i++)
@@ -242,7 +242,7 @@ static void check_argmax(check *c, device *d, uint64_t *rng)
         for (size_t t = 0; t < count; t++)
             want[t] = greatest_of(x + t * n, n);
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * n), word_room(d, NULL, count)};
-        DEVICE_DO(c, d, DEVICE_argmax, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+        DEVICE_DO(c, d, DEVICE_argmax, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   UINT(n));
         uint32_t *got = content_of(c, &rooms[2]);
         expect_same(c, "places", want, got, count * sizeof(uint32_t));
@@ -288,7 +288,7 @@ static void check_cut(check *c, device *d, uint64_t *rng)
         if (broken)
             x[count * n - 1 - random_below(rng, n)] = NAN;
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * n)};
-        DEVICE_DO(c, d, DEVICE_cut, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), UINT(n), FLOAT(deviations));
+        DEVICE_DO(c, d, DEVICE_cut, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), UINT(n), FLOAT(deviations));
         float *got = content_of(c, &rooms[1]);
         for (size_t t = 0; t < count - broken; t++)
             check_cut_row(c, x + t * n, n, deviations, got + t * n);
@@ -324,18 +324,18 @@ static compaction compaction_new(size_t s, uint64_t *rng)
         w.values[i] = random_candidate(w.threshold, rng);
     size_t numbers = 2 * w.n; /* that ids choose from */
     if (random_below(rng, 2)) {
-        w.ids = array_new(PROMPT_ROWS * w.n, sizeof(uint32_t));
-        w.id_count = array_new(PROMPT_ROWS, sizeof(uint32_t));
-        for (size_t t = 0; t < PROMPT_ROWS; t++) {
+        w.ids = array_new(CHECKED_ROWS * w.n, sizeof(uint32_t));
+        w.id_count = array_new(CHECKED_ROWS, sizeof(uint32_t));
+        for (size_t t = 0; t < CHECKED_ROWS; t++) {
             w.id_count[t] = (uint32_t)(random_below(rng, 4) ? random_below(rng, w.n + 1) : w.n * (t % 2));
             for (size_t i = 0; i < w.n; i++)
                 w.ids[t * w.n + i] = (uint32_t)(2 * i + random_below(rng, 2));
         }
     }
     w.bias = random_below(rng, 2) ? rough_array(numbers, rng) : NULL;
-    w.list = array_new(PROMPT_ROWS * w.n, sizeof(uint32_t)), w.listed = array_new(PROMPT_ROWS, sizeof(uint32_t));
-    w.totals = array_new(PROMPT_ROWS * TOTALS, sizeof(uint32_t));
-    for (size_t i = 0; i < PROMPT_ROWS * TOTALS; i++)
+    w.list = array_new(CHECKED_ROWS * w.n, sizeof(uint32_t)), w.listed = array_new(CHECKED_ROWS, sizeof(uint32_t));
+    w.totals = array_new(CHECKED_ROWS * TOTALS, sizeof(uint32_t));
+    for (size_t i = 0; i < CHECKED_ROWS * TOTALS; i++)
         w.totals[i] = (uint32_t)random_below(rng, 1000);
     size_t way = random_below(rng, 3);
     w.selected = way == 0 ? NULL : way == 1 ? w.values : rough_array(w.count * w.n, rng);
@@ -401,14 +401,14 @@ static void check_compact(check *c, device *d, uint64_t *rng)
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
                         float_room(d, w.values, w.count * w.n),
                         float_room(d, w.bias, w.bias ? 2 * w.n : 0),
-                        word_room(d, w.ids, w.ids ? PROMPT_ROWS * w.n : 0),
-                        word_room(d, w.id_count, w.ids ? PROMPT_ROWS : 0),
-                        word_room(d, w.list, PROMPT_ROWS * w.n),
-                        word_room(d, w.listed, PROMPT_ROWS),
+                        word_room(d, w.ids, w.ids ? CHECKED_ROWS * w.n : 0),
+                        word_room(d, w.id_count, w.ids ? CHECKED_ROWS : 0),
+                        word_room(d, w.list, CHECKED_ROWS * w.n),
+                        word_room(d, w.listed, CHECKED_ROWS),
                         float_room(d, w.selected, apart ? w.count * w.n : 0),
-                        word_room(d, w.totals, PROMPT_ROWS * TOTALS)};
+                        word_room(d, w.totals, CHECKED_ROWS * TOTALS)};
         for (size_t run = 0; run < 2; run++) {
-            DEVICE_DO(c, d, DEVICE_compact, PROMPT_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
+            DEVICE_DO(c, d, DEVICE_compact, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                       w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.ids ? room_of(&rooms[3]) : NO_BUFFER,
                       w.ids ? room_of(&rooms[4]) : NO_BUFFER, room_of(&rooms[5]), room_of(&rooms[6]),
                       !w.selected ? NO_BUFFER : room_of(&rooms[apart ? 7 : 1]), room_of(&rooms[8]), UINT(w.n),
@@ -436,7 +436,7 @@ static void check_tally(check *c, device *d, uint64_t *rng)
     for (size_t s = 0; s < COUNT_OF(sizes); s++) {
         uint32_t count = random_count(rng);
         size_t neurons = sizes[s], n = neurons + random_below(rng, 9);
-        uint32_t *list = array_new(PROMPT_ROWS * n, sizeof *list), *listed = array_new(PROMPT_ROWS, sizeof *listed);
+        uint32_t *list = array_new(CHECKED_ROWS * n, sizeof *list), *listed = array_new(CHECKED_ROWS, sizeof *listed);
         uint32_t *fired = array_new(neurons, sizeof *fired);
         snprintf(c->size, sizeof(c->size), "%u rows of %zu", count, neurons);
         for (size_t i = 0; i < neurons; i++)
@@ -445,8 +445,8 @@ static void check_tally(check *c, device *d, uint64_t *rng)
             for (size_t i = 0, share = random_below(rng, 5); i < neurons; i++)
                 if (random_below(rng, 4) < share)
                     list[t * n + listed[t]++] = (uint32_t)i;
-        room rooms[] = {step_new(d, count, NULL, NULL, NULL), word_room(d, list, PROMPT_ROWS * n),
-                        word_room(d, listed, PROMPT_ROWS), word_room(d, fired, neurons)};
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), word_room(d, list, CHECKED_ROWS * n),
+                        word_room(d, listed, CHECKED_ROWS), word_room(d, fired, neurons)};
         for (size_t run = 0; run < 2; run++) {
             DEVICE_DO(c, d, DEVICE_tally, items_of(neurons, TALLIED_NEURONS), room_of(&rooms[0]), room_of(&rooms[1]),
                       room_of(&rooms[2]), room_of(&rooms[3]), UINT(n), UINT(neurons));
@@ -483,8 +483,8 @@ static activation activation_new(size_t s, uint64_t *rng)
     size_t numbers = w.n;
     if (random_below(rng, 2)) {
         numbers = 3 * w.n;
-        w.list = array_new(PROMPT_ROWS * w.n, sizeof(uint32_t)), w.listed = array_new(PROMPT_ROWS, sizeof(uint32_t));
-        for (size_t t = 0; t < PROMPT_ROWS; t++) {
+        w.list = array_new(CHECKED_ROWS * w.n, sizeof(uint32_t)), w.listed = array_new(CHECKED_ROWS, sizeof(uint32_t));
+        for (size_t t = 0; t < CHECKED_ROWS; t++) {
             w.listed[t] = (uint32_t)(random_below(rng, 4) ? random_below(rng, w.n + 1) : 0);
             for (size_t i = 0; i < w.n; i++)
                 w.list[t * w.n + i] = (uint32_t)(3 * i + random_below(rng, 3));
@@ -581,9 +581,9 @@ static void check_activate(check *c, device *d, uint64_t *rng)
                         float_room(d, w.second, w.count * w.n),
                         float_room(d, w.first_bias, w.first_bias ? numbers : 0),
                         float_room(d, w.second_bias, w.second_bias ? numbers : 0),
-                        word_room(d, w.list, w.list ? PROMPT_ROWS * w.n : 0),
-                        word_room(d, w.listed, w.list ? PROMPT_ROWS : 0)};
-        DEVICE_DO(c, d, DEVICE_activate, PROMPT_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
+                        word_room(d, w.list, w.list ? CHECKED_ROWS * w.n : 0),
+                        word_room(d, w.listed, w.list ? CHECKED_ROWS : 0)};
+        DEVICE_DO(c, d, DEVICE_activate, CHECKED_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
                   room_of(&rooms[1]), w.gating == GATING_PLAIN ? NO_BUFFER : room_of(&rooms[2]),
                   w.first_bias ? room_of(&rooms[3]) : NO_BUFFER, w.second_bias ? room_of(&rooms[4]) : NO_BUFFER,
                   w.list ? room_of(&rooms[5]) : NO_BUFFER, w.list ? room_of(&rooms[6]) : NO_BUFFER, UINT(w.n),

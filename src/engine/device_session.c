@@ -212,7 +212,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
     m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
     v->apart = take(t, DEVICE_MEMORY, rows * apart_width(s->engine->model), word, vectors);
-    v->sums = take(t, DEVICE_MEMORY, STEP_ROWS * DEVICE_PARTS * (d > most.latent ? d : most.latent), word, vectors);
+    v->sums = take(t, DEVICE_MEMORY, device_sums(rows) * (d > most.latent ? d : most.latent), word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->shared_answer = take(t, DEVICE_MEMORY, second_answer_rows(s) * d, word, vectors);
     v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);

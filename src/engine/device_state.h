@@ -38,7 +38,7 @@ typedef struct device_vectors {
     device_buffer *shared_gate;     /* [R]  what the gate of the shared expert makes of its input          */
     device_buffer *chosen, *chosen_shares; /* [R][E + 1]  experts with a share, ascending, and their shares       */
     device_buffer *chosen_count;           /* [R]                                                 */
-    device_buffer *sums;                   /* [rows of the step][device_parts][d]                 */
+    device_buffer *sums;                   /* [rows of the step][device_parts][d], device_sums rows in all                 */
     device_buffer *answer, *shared_answer; /* [R][d]  sum of the neurons of the CPU; where experts lie beside a network
                                             * that of its experts, and that of the network         */
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
@@ -101,14 +101,23 @@ static inline size_t device_rows(const hearth_session *s)
 }
 
 /* Ranges into which the rows of down_t are cut for `accumulate`: enough groups to fill a large GPU with the columns of
- * a narrow model, few enough that adding their sums up is cheap. The more rows a step has, the fewer ranges do, so that
- * the sums of all ranges take no more memory in a long step. */
+ * a narrow model, few enough that adding their sums up is cheap. Long steps fill it with their rows, too: the more they have,
+ * the fewer ranges do. */
 #define DEVICE_PARTS 32
-_Static_assert(PROMPT_ROWS <= STEP_ROWS * DEVICE_PARTS, "at least one range");
+/* The most rows of sums: those of a step times the ranges. */
+#define MOST_SUMS 2048
+_Static_assert(PROMPT_ROWS <= MOST_SUMS, "at least one range");
 
 static inline uint32_t device_parts(size_t rows)
 {
-    return (uint32_t)(rows <= STEP_ROWS ? DEVICE_PARTS : STEP_ROWS * DEVICE_PARTS / rows);
+    size_t parts = MOST_SUMS / rows;
+    return (uint32_t)(parts < DEVICE_PARTS ? parts : DEVICE_PARTS);
+}
+
+/* Returns the rows of sums that steps of up to so many rows need. */
+static inline size_t device_sums(size_t rows)
+{
+    return rows * DEVICE_PARTS < MOST_SUMS ? rows * DEVICE_PARTS : MOST_SUMS;
 }
 
 /* Whether the device says when it has passed a layer that is all its own: in long steps, which a slow device computes for many

@@ -35,7 +35,7 @@
 
 /* The most tokens of a short step, as batches and answers need, and of a long one, as prompts do (docs/hybrid.md). */
 #define STEP_ROWS 8
-#define PROMPT_ROWS 128
+#define PROMPT_ROWS 512
 /* The most experts that route can choose from. */
 #define MOST_EXPERTS 1024
 /* The most streams of the residual. */
