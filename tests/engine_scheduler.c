@@ -341,26 +341,83 @@ static void ask_again(void *user, const hearth_outcome *outcome)
     stack_check(hearth_scheduler_add(a->scheduler, &a->asks, NULL, &error), &error);
 }
 
+/* The same stories with 64 neurons of each layer on a device. */
+static void open_beside_host(stack *s)
+{
+    hearth_error error;
+    hearth_placement *placement;
+    hearth_runtime_options on_host = {.threads = 2, .device = "host"};
+    hearth_session_options options = {.context = CONTEXT, .sequences = 2};
+    *s = (stack){0};
+    stack_check(hearth_runtime_create(&s->runtime, &on_host, &error), &error);
+    stack_check(hearth_model_open(&s->model, STORIES, NULL, &error), &error);
+    hearth_model_describe(s->model, &s->info);
+    stack_check(hearth_placement_create(&placement, s->model, HEARTH_MODE_DENSE, &error), &error);
+    stack_check(hearth_placement_use_device(placement, s->model, s->info.layer_count, 64, &error), &error);
+    hearth_engine_options placed = {.placement = placement};
+    stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &placed, &error), &error);
+    hearth_placement_destroy(placement);
+    stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+}
+
+/* Returns in how many steps a long prompt is read; its tokens: *count. */
+static size_t steps_to_read(stack *s, hearth_scheduler *h, size_t *count)
+{
+    hearth_error error;
+    char text[CONTEXT * 2] = "";
+    asked long_one;
+    size_t steps = 0;
+    while (strlen(text) + 20 < sizeof text)
+        strcat(text, "The cat sat. ");
+    ask(h, s, text, (hearth_answer_options){.max_tokens = 1, .ignore_end = true}, 0, &long_one);
+    *count = long_one.prompt_count;
+    for (; long_one.count == 0; steps++)
+        stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+    assert_int_equal(long_one.outcome.status, HEARTH_OK);
+    forget(&long_one);
+    return steps;
+}
+
+/* A device reads prompts in long steps, but not while an answer waits for them; the CPU, and who asks for a number, never. */
+static void prompts_on_a_device(void **state)
+{
+    (void)state;
+    stack s;
+    asked quick;
+    hearth_error error;
+    size_t count;
+    open_beside_host(&s);
+    hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.forget = true});
+    assert_int_equal(steps_to_read(&s, h, &count), 1);
+    assert_true(count > 64 && count <= s.session->batch);
+    ask(h, &s, prompts[0], (hearth_answer_options){.max_tokens = TOKENS, .ignore_end = true}, 0, &quick);
+    while (quick.count == 0)
+        stack_check(hearth_scheduler_step(h, NULL, &error), &error);
+    assert_int_equal(steps_to_read(&s, h, &count), (count + 63) / 64);
+    run_to_end(h);
+    forget(&quick);
+    hearth_scheduler_destroy(h);
+    h = new_scheduler(&s, (hearth_scheduler_options){.forget = true, .prompt_rows = 64});
+    assert_int_equal(steps_to_read(&s, h, &count), (count + 63) / 64);
+    hearth_scheduler_destroy(h);
+    stack_close(&s);
+    open_stories(&s, 2, 2);
+    h = new_scheduler(&s, (hearth_scheduler_options){.forget = true});
+    assert_int_equal(steps_to_read(&s, h, &count), (count + 63) / 64);
+    hearth_scheduler_destroy(h);
+    stack_close(&s);
+}
+
 /* The device fails in the middle of a step: every request ends with that, those that wait as well; one that is added by a
  * callback ends in the next step. */
 static void a_lost_device_ends_all(void **state)
 {
     (void)state;
-    stack s = {0};
+    stack s;
     asked all[3], retried;
     again repeated = {0};
     hearth_error error;
-    hearth_placement *placement;
-    hearth_runtime_options on_host = {.threads = 2, .device = "host"};
-    hearth_session_options options = {.context = CONTEXT, .sequences = 2};
-    stack_check(hearth_runtime_create(&s.runtime, &on_host, &error), &error);
-    stack_check(hearth_model_open(&s.model, STORIES, NULL, &error), &error);
-    hearth_model_describe(s.model, &s.info);
-    stack_check(hearth_placement_create(&placement, s.model, HEARTH_MODE_DENSE, &error), &error);
-    stack_check(hearth_placement_use_device(placement, s.model, s.info.layer_count, 64, &error), &error);
-    hearth_engine_options placed = {.placement = placement};
-    stack_check(hearth_engine_create(&s.engine, s.runtime, s.model, &placed, &error), &error);
-    stack_check(hearth_session_create(&s.session, s.engine, &options, &error), &error);
+    open_beside_host(&s);
     hearth_scheduler *h = new_scheduler(&s, (hearth_scheduler_options){.prompt_rows = 8});
     for (uint32_t i = 0; i < 3; i++)
         ask(h, &s, prompts[i], (hearth_answer_options){.max_tokens = TOKENS, .ignore_end = true}, 0, &all[i]);
@@ -389,7 +446,6 @@ static void a_lost_device_ends_all(void **state)
     assert_int_equal(repeated.ended, 2);
     hearth_scheduler_destroy(h);
     forget(&retried);
-    hearth_placement_destroy(placement);
     stack_close(&s);
 }
 
@@ -504,19 +560,13 @@ static void guesses_must_pay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_alone),
-        cmocka_unit_test(guesses_change_nothing),
-        cmocka_unit_test(a_model_guesses),
-        cmocka_unit_test(wrong_drafts),
-        cmocka_unit_test(beginnings_are_kept),
-        cmocka_unit_test(answers_do_not_wait),
-        cmocka_unit_test(ends_are_their_own),
-        cmocka_unit_test(cancelled_steps_go_on),
-        cmocka_unit_test(failures_are_their_own),
-        cmocka_unit_test(a_lost_device_ends_all),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(wrong_requests),
-        cmocka_unit_test(guesses_follow_the_longest_match),
+        cmocka_unit_test(answers_are_those_alone), cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(a_model_guesses),         cmocka_unit_test(wrong_drafts),
+        cmocka_unit_test(beginnings_are_kept),     cmocka_unit_test(answers_do_not_wait),
+        cmocka_unit_test(ends_are_their_own),      cmocka_unit_test(cancelled_steps_go_on),
+        cmocka_unit_test(failures_are_their_own),  cmocka_unit_test(prompts_on_a_device),
+        cmocka_unit_test(a_lost_device_ends_all),  cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(wrong_requests),          cmocka_unit_test(guesses_follow_the_longest_match),
         cmocka_unit_test(guesses_must_pay),
     };
     return run_group(tests, NULL, NULL);

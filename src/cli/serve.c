@@ -58,8 +58,8 @@ static const option rows[] = {
      .least = 1, .most = 256},
     {OPTION_ROW(
          0, "prompt-rows", COUNT, serve_values, prompt_rows, "N",
-         "tokens of prompts that are read between two tokens of the answers (default 64): more read long prompts "
-         "faster, and answers wait longer for them"),
+         "tokens of prompts that are read between two tokens of the answers (default 64, and on a device up to 512 "
+         "while no answer is written): more read long prompts faster, and answers wait longer for them"),
      .least = 1, .most = 65536},
     {OPTION_ROW(0, "draft", COUNT, serve_values, draft, "N",
                 "guesses up to N tokens of each answer at once, as `hearth run --draft` does (default 0, none)"),

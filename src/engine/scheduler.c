@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+/* Tokens of prompts in a step where the options do not say: as many as a CPU needs to read them nearly as fast as it can. */
 #define DEFAULT_PROMPT_ROWS 64
 #define DEFAULT_WAITING     256
 #define MOST_OPTION         65536
@@ -57,12 +58,13 @@ typedef struct place {
 
 struct hearth_scheduler {
     hearth_session *session;
-    uint32_t prompt_rows, most_waiting;
+    uint32_t prompt_rows, idle_prompt_rows; /* the latter while no answer waits for the step */
+    uint32_t most_waiting;
     bool forget;
     uint32_t place_count, most_running;
     place *places;      /* [place_count]  of which most_running have a job at most */
     turn *turns;        /* [place_count] of the present step */
-    hearth_row *rows;   /* [most_running * (1 + DRAFT_MOST) + prompt_rows] */
+    hearth_row *rows;   /* [most_running * (1 + DRAFT_MOST) + the more of both prompt_rows] */
     float *logits;      /* [output_rows][vocabulary_size] */
     job *first, **last; /* that wait */
     uint64_t last_id;
@@ -82,6 +84,15 @@ static void free_job(job *j)
     mem_free(j);
 }
 
+/* Chooses how many tokens of prompts are in a step. A device needs more than a CPU to be as fast as it can, most of all where
+ * weights are streamed for every step. */
+static void choose_prompt_rows(hearth_scheduler *s, uint32_t asked)
+{
+    s->prompt_rows = s->idle_prompt_rows = asked ? asked : DEFAULT_PROMPT_ROWS;
+    if (!asked && s->session->engine->device_layers > 0 && s->session->batch > DEFAULT_PROMPT_ROWS)
+        s->idle_prompt_rows = s->session->batch;
+}
+
 hearth_status hearth_scheduler_create_sized(hearth_scheduler **out, hearth_session *session,
                                             const hearth_scheduler_options *options, size_t options_size,
                                             hearth_error *error)
@@ -99,13 +110,13 @@ hearth_status hearth_scheduler_create_sized(hearth_scheduler **out, hearth_sessi
     if (!s)
         return fail_memory(error, "scheduler", sizeof *s);
     s->session = session;
-    s->prompt_rows = own.prompt_rows ? own.prompt_rows : DEFAULT_PROMPT_ROWS;
+    choose_prompt_rows(s, own.prompt_rows);
     s->most_waiting = own.waiting ? own.waiting : DEFAULT_WAITING;
     s->forget = own.forget;
     s->place_count = session->sequences;
     s->most_running = most_running;
     s->last = &s->first;
-    size_t rows = (size_t)s->most_running * (1 + DRAFT_MOST) + s->prompt_rows;
+    size_t rows = (size_t)s->most_running * (1 + DRAFT_MOST) + s->idle_prompt_rows;
     s->places = mem_new_array(s->place_count, sizeof *s->places);
     s->turns = mem_new_array(s->place_count, sizeof *s->turns);
     s->rows = mem_new_array(rows, sizeof *s->rows);
@@ -479,9 +490,9 @@ static bool is_shorter(const job *a, const job *b)
 
 /* Shares out the rows that prompts may have: half of them to the prompt that has the fewest tokens left, so that short ones
  * do not wait behind long ones, the rest to those that came first, so that every long one gets on. */
-static void share_prompt_rows(hearth_scheduler *s)
+static void share_prompt_rows(hearth_scheduler *s, size_t left)
 {
-    size_t left = s->prompt_rows, half = left / 2;
+    size_t half = left / 2;
     for (job *j; left > 0 && (j = find_reader(s, left > half ? is_shorter : is_older));) {
         size_t most = left > half ? left - half : left, wanted = prompt_part(s, j) - j->rows;
         size_t n = wanted < most ? wanted : most;
@@ -525,7 +536,7 @@ static step collect_rows(hearth_scheduler *s)
             if (request_answers(&s->places[i].job->request))
                 add_rows(s, &to, i, s->session->output_rows - to.outputs - --others);
         }
-    share_prompt_rows(s);
+    share_prompt_rows(s, to.rows > 0 ? s->prompt_rows : s->idle_prompt_rows);
     size_t answers = to.rows;
     for (uint32_t i = 0; i < s->place_count; i++)
         if (s->places[i].job && !request_answers(&s->places[i].job->request) && s->places[i].job->rows > 0)
