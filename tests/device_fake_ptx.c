@@ -65,6 +65,26 @@ static void barriers_order_lanes(void **state)
         assert_int_equal(out[i], 63 - i + 7);
 }
 
+/* Of each lane's four bytes of A only the first is not zero: row r has 4 r + k at depth 4 k. B has the complement there. */
+static void matrices_are_multiplied(void **state)
+{
+    (void)state;
+    static const char text[] =
+        TEST_OF("mov.u32 %v, 5; and.b32 %l, %l, 31; not.b32 %w, %l;"
+                "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%v, %l}, {%l}, {%w}, {%v, %v}; sub.s32 %v, %v, %l;");
+    uint32_t out[64];
+    run_well(text, out);
+    for (int lane = 0; lane < 64; lane++) {
+        int sums[2] = {0};
+        for (int c = 0; c < 2; c++)
+            for (int k = 0; k < 4; k++) {
+                int row = lane % 32 / 4, column = 2 * (lane % 4) + c;
+                sums[c] += (4 * row + k) * -(4 * column + k + 1);
+            }
+        assert_int_equal((int32_t)out[lane], sums[0] - sums[1]);
+    }
+}
+
 static void faults_are_told(void **state)
 {
     (void)state;
@@ -78,6 +98,10 @@ static void faults_are_told(void **state)
         {TEST_OF("mov.u32 %v, 0; setp.lt.u32 %p, %l, 3; @%p ret; bar.sync 0;"), "a barrier that some lanes"},
         {TEST_OF("mov.u32 %v, 0; setp.lt.u32 %p, %l, 3; @%p ret; shfl.sync.bfly.b32 %v, %l, 1, 31, 0xffffffff;"),
          "shuffles with lanes that do not"},
+        {TEST_OF("mov.u32 %v, 0; setp.lt.u32 %p, %l, 3; @%p ret;"
+                 "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%v, %w}, {%l}, {%l}, {%v, %v};"),
+         "matrices in group 0 without all lanes"},
+        {TEST_OF("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%v, %w}, {%l}, {%l}, {%v, %v};"), "unknown: mma"},
         {TEST_OF("mov.u32 %w, 256; ld.shared.u32 %v, [%w];"), "beyond its shared memory"},
         {TEST_OF("mov.u32 %w, 2; ld.shared.u32 %v, [%w];"), "no multiple of 4"},
         {TEST_OF("popc.b32 %v, %l;"), "unknown instruction popc.b32"},
@@ -98,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_part_and_meet),
         cmocka_unit_test(barriers_order_lanes),
+        cmocka_unit_test(matrices_are_multiplied),
         cmocka_unit_test(faults_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

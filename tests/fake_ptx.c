@@ -132,6 +132,28 @@ static void shuffle(const machine *k, warp *w, const instruction *i, uint32_t ac
     memcpy(w->registers[i->to[0]], to, sizeof to);
 }
 
+/* D = C + A B of 8 rows, 8 columns and a depth of 16 bytes. Of A lane 4 r + k has the bytes 4 k to 4 k + 3 of row r; of B lane 4 c + k
+ * those of column c; of C and D lane 4 r + k has the columns 2 k and 2 k + 1 of row r (PTX ISA, mma.m8n8k16). */
+static void multiply(const machine *k, warp *w, const instruction *i, uint32_t active)
+{
+    if (active != UINT32_MAX)
+        ptx_complain(k->problem, "%s: a product of matrices in group %u without all lanes", k->f->name, k->group);
+    int32_t sums[2][WARP];
+    for (unsigned lane = 0; lane < WARP; lane++)
+        for (unsigned c = 0; c < 2; c++) {
+            uint32_t sum = (uint32_t)w->registers[i->of[c == 0 ? 2 : 4]][lane];
+            for (unsigned deep = 0; deep < 16; deep++) {
+                uint64_t a = w->registers[i->of[0]][lane / 4 * 4 + deep / 4];
+                uint64_t b = w->registers[i->of[1]][(2 * (lane % 4) + c) * 4 + deep / 4];
+                sum += (uint32_t)((int8_t)(a >> deep % 4 * 8) * (int8_t)(b >> deep % 4 * 8));
+            }
+            sums[c][lane] = (int32_t)sum;
+        }
+    for (unsigned lane = 0; lane < WARP; lane++)
+        for (unsigned c = 0; c < 2; c++)
+            w->registers[i->to[c]][lane] = (uint32_t)sums[c][lane];
+}
+
 static uint32_t mask_of(const warp *w, const instruction *i, uint32_t active)
 {
     if (i->predicate == 0)
@@ -202,6 +224,7 @@ static void advance(machine *k, warp *w, int first_lane)
             access_memory(k, w, i, mask, first_lane);
             continue;
         case KIND_SHUFFLE:
+        case KIND_MATRIX:
             active |= parked_at(w, at);
             mask = mask_of(w, i, active);
             w->parked = is_complete(w, i, mask) ? w->parked & ~active : w->parked | active;
@@ -209,7 +232,7 @@ static void advance(machine *k, warp *w, int first_lane)
                 send_to(w, active, at);
                 return;
             }
-            shuffle(k, w, i, mask);
+            (i->kind == KIND_SHUFFLE ? shuffle : multiply)(k, w, i, mask);
             continue;
         case KIND_NOTHING:
             continue;

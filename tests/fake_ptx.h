@@ -1,5 +1,5 @@
 /* fake_ptx.h - runs PTX on the CPU, so that the kernels for NVIDIA's devices can be tested where there is none: warps of 32
- * lanes in lockstep, which part at branches and join again, barriers, shuffles, shared and local memory. It knows the
+ * lanes in lockstep, which part at branches and join again, barriers, shuffles, products of matrices by a warp, shared and local memory. It knows the
  * instructions that compilers make of hearth's kernels, and those that are written by hand; it says which it does not know.
  *
  * It reports what a device would leave undefined: shared memory that two lanes use with no barrier in between, shuffles with lanes

@@ -32,6 +32,7 @@ typedef enum kind {
     KIND_LOAD,    /* to[0 .. count - 1] from address of[0] + offset */
     KIND_STORE,   /* of[1 .. count] to address of[0] + offset */
     KIND_SHUFFLE, /* to[0] from of[0] of another lane: of[1] the distance, of[3] the lanes that take part */
+    KIND_MATRIX,  /* to[0 .. 1] = of[2], of[4] + the products of of[0] and of[1], by all lanes: of[3] are all */
     KIND_BRANCH,
     KIND_CALL,
     KIND_RETURN,

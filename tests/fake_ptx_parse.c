@@ -284,6 +284,23 @@ static bool read_call(reader *r, instruction *i, char *operands[], size_t count)
     return ptx_complain(r->problem, "%s: calls %.60s", r->f->name, operands[0]);
 }
 
+/* "mma...m8n8k16... {d0, d1}, {a}, {b}, {c0, c1}" */
+static bool read_matrix(reader *r, instruction *i, const char *opcode, char *operands[], size_t count)
+{
+    uint32_t sums[4], one[4];
+    if (strcmp(opcode, "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32") != 0 || count != 4)
+        return ptx_complain(r->problem, "%s: unknown: %.60s", r->f->name, opcode);
+    i->kind = KIND_MATRIX;
+    bool fine = elements(r, operands[0], i->to) == 2 && elements(r, operands[3], sums) == 2;
+    i->of[2] = sums[0], i->of[4] = sums[1];
+    for (size_t k = 0; k < 2; k++) {
+        fine &= elements(r, operands[1 + k], one) == 1;
+        i->of[k] = one[0];
+    }
+    i->of[3] = filled_register(r, FILL_NUMBER, UINT32_MAX);
+    return fine || ptx_complain(r->problem, "%s: %.60s with other operands", r->f->name, opcode);
+}
+
 static bool read_computation(reader *r, instruction *i, const char *opcode, char *operands[], size_t count)
 {
     i->compute = ptx_operation(opcode);
@@ -322,6 +339,8 @@ static bool read_instruction(reader *r, char *text)
             own.of[k - 1] = operand(r, operands[k]);
         fine =
             own.crosses || strncmp(opcode + 10, "down", 4) == 0 || ptx_complain(r->problem, "unknown: %.60s", opcode);
+    } else if (strncmp(opcode, "mma.", 4) == 0) {
+        fine = read_matrix(r, &own, opcode, operands, count);
     } else if (strcmp(opcode, "bra") == 0 || strcmp(opcode, "bra.uni") == 0) {
         own.kind = KIND_BRANCH;
         add(&r->waiting, operands[0], (uint32_t)r->m->code_count - 1);

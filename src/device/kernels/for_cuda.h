@@ -336,6 +336,21 @@ INLINE int dot_4(uint a, uint b)
     return DOT4(a, b, 0);
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+/* Matrix units multiply what the 32 lanes of a warp have together. */
+#define HAS_MATRIX_UNITS 1
+#define WARP_LANES       32
+
+/* Adds to sums, 8 rows by 8 columns, the products of rows and columns of 16 signed bytes. Lane 4 r + k brings the bytes 4 k to
+ * 4 k + 3 of row r, and of column r; it has the sums of row r with the columns 2 k and 2 k + 1 (PTX ISA, mma.m8n8k16). */
+INLINE void matrix_dot_16(int sums[2], uint row, uint column)
+{
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+r"(sums[0]), "+r"(sums[1])
+                 : "r"(row), "r"(column));
+}
+#endif
+
 /* Copy the values of a vector to an array. */
 INLINE void float8_values(float8 v, float *to)
 {

@@ -5,6 +5,9 @@
 # A driver refuses PTX of a newer version than its own, whatever is in it, and nvcc always writes its newest. So the
 # version is lowered to what the kernels need, if the assembler, where there is one, finds nothing in them that is newer.
 set(LEAST_VERSION 6.4)
+if(${TARGET} GREATER_EQUAL 75) # TARGET alone is a word of if
+  set(LEAST_VERSION 6.5) # products of matrices
+endif()
 if(BY STREQUAL nvcc)
   set(flags -ptx -arch=compute_${TARGET} -O3 -x cu)
 else()

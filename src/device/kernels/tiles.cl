@@ -5,8 +5,8 @@
  * read and decoded once for the tokens of a whole tile. With few tokens, tiles would leave most of a GPU idle.
  *
  * On a GPU the lanes of a group decode a piece of w and of the tokens' values into local memory, depth by depth, and
- * each lane sums LANE_OUTPUTS results of LANE_TOKENS tokens in registers. Where a group is one lane the cache takes the
- * place of local memory: see the second half. */
+ * each lane sums LANE_OUTPUTS results of LANE_TOKENS tokens in registers, of 8 bits by matrix units where there are any. Where a
+ * group is one lane the cache takes the place of local memory: see the second half. */
 
 /* ------------------------------------------------------------------ tiles in local memory */
 
@@ -17,11 +17,15 @@
 /* Neighbouring results (rows of a product, columns of a sum) and tokens of a lane. Their words are read 4 at a time. */
 #define LANE_OUTPUTS 4
 #define LANE_TOKENS  4
+/* Words from one depth to the next: eight more than there are, so that lanes which read four depths of eight rows or tokens find them
+ * in 32 banks of local memory. */
+#define WEIGHTS_STRIDE (TILE_ROWS + 8)
+#define VALUES_STRIDE  (TILE_TOKENS + 8)
 /* The lanes that a tile has work for. With fewer, the group goes through the tile several times. */
 #define TILE_LANES (TILE_ROWS / LANE_OUTPUTS * (TILE_TOKENS / LANE_TOKENS))
 
-/* A tile: where it begins, and what local memory holds of it: weights [TILE_DEPTH][TILE_ROWS] and values [TILE_DEPTH]
- * [TILE_TOKENS]; for 8 bits the scales of weights [TILE_BLOCKS][TILE_ROWS] and of values [TILE_BLOCKS][TILE_TOKENS]. */
+/* A tile: where it begins, and what local memory holds of it: weights [TILE_DEPTH][WEIGHTS_STRIDE] and values [TILE_DEPTH]
+ * [VALUES_STRIDE]; for 8 bits the scales of weights [TILE_BLOCKS][TILE_ROWS] and of values [TILE_BLOCKS][TILE_TOKENS]. */
 typedef struct tile {
     uint first, token; /* the first result, and the first token */
     LOCAL uint *weights, *values;
@@ -71,7 +75,7 @@ INLINE void load_values(tile s, GLOBAL const float *x, uint stride, uint at, uin
         tile_values_8(x + (size_t)least(s.token + t, tokens - 1) * stride, at + deep, end, values);
         UNROLL
         for (uint k = 0; k < 8; k++)
-            s.values[(deep + k) * TILE_TOKENS + t] = AS_UINT(values[k]);
+            s.values[(deep + k) * VALUES_STRIDE + t] = AS_UINT(values[k]);
     }
 }
 
@@ -82,8 +86,8 @@ INLINE void multiply_floats(tile s, uint lane, float sums[LANE_TOKENS][LANE_OUTP
     UNROLL_4
     for (uint k = 0; k < TILE_DEPTH; k++) {
         uint w[LANE_OUTPUTS], x[LANE_TOKENS];
-        local_load4(weights + k * TILE_ROWS, w);
-        local_load4(values + k * TILE_TOKENS, x);
+        local_load4(weights + k * WEIGHTS_STRIDE, w);
+        local_load4(values + k * VALUES_STRIDE, x);
         UNROLL
         for (uint t = 0; t < LANE_TOKENS; t++) {
             UNROLL
@@ -93,7 +97,15 @@ INLINE void multiply_floats(tile s, uint lane, float sums[LANE_TOKENS][LANE_OUTP
     }
 }
 
-/* Adds a block's dot products to the sums of a lane. q6_K has a scale for each half of it: half 0, then half 1. */
+/* Adds a block's dot product to a sum. q6_K has a scale for each half of it: half 0, then half 1. */
+INLINE float add_dot(int format, float sum, int dot, uint half_of, two_scales w, float value_scale, int q_sum)
+{
+    float scale = (format == W_Q6_K && half_of == 1 ? w.second : w.first) * value_scale;
+    sum = FMA(scale, (float)(dot - (format == W_Q4_0 ? 8 * q_sum : 0)), sum);
+    return has_offset(format) ? FMA(-(w.second * value_scale), (float)q_sum, sum) : sum;
+}
+
+/* Adds the dot products of a block, or of half of it, to the sums of a lane. */
 INLINE void add_dots(int format, tile s, uint lane, uint block, uint half_of, int dots[LANE_TOKENS][LANE_OUTPUTS],
                      float sums[LANE_TOKENS][LANE_OUTPUTS])
 {
@@ -104,10 +116,7 @@ INLINE void add_dots(int format, tile s, uint lane, uint block, uint half_of, in
         UNROLL
         for (uint r = 0; r < LANE_OUTPUTS; r++) {
             two_scales w = s.weight_scales[block * TILE_ROWS + lane_output(lane) + r];
-            float scale = (format == W_Q6_K && half_of == 1 ? w.second : w.first) * value_scale;
-            sums[t][r] = FMA(scale, (float)(dots[t][r] - (format == W_Q4_0 ? 8 * q_sum : 0)), sums[t][r]);
-            if (has_offset(format))
-                sums[t][r] = FMA(-(w.second * value_scale), (float)q_sum, sums[t][r]);
+            sums[t][r] = add_dot(format, sums[t][r], dots[t][r], half_of, w, value_scale, q_sum);
             dots[t][r] = 0;
         }
     }
@@ -127,8 +136,8 @@ INLINE void multiply_blocks(int format, tile s, uint lane, float sums[LANE_TOKEN
         UNROLL
         for (uint k = 0; k < 8; k++) {
             uint w[LANE_OUTPUTS], q[LANE_TOKENS];
-            local_load4(weights + (block * 8 + k) * TILE_ROWS, w);
-            local_load4(values + (block * 8 + k) * TILE_TOKENS, q);
+            local_load4(weights + (block * 8 + k) * WEIGHTS_STRIDE, w);
+            local_load4(values + (block * 8 + k) * VALUES_STRIDE, q);
             UNROLL
             for (uint t = 0; t < LANE_TOKENS; t++) {
                 UNROLL
@@ -142,6 +151,72 @@ INLINE void multiply_blocks(int format, tile s, uint lane, float sums[LANE_TOKEN
     }
 }
 
+#if HAS_MATRIX_UNITS
+/* By matrix units a warp has a strip of MATRIX_ROWS rows with all tokens of the tile, 8 by 8 at a time: of part (i, j) a lane has the sums
+ * sums[j][2 * i] and [2 * i + 1], of row matrix_row with the tokens matrix_token and the one behind it. */
+#define MATRIX_ROWS        16
+#define MATRIX_ROW_PARTS   (MATRIX_ROWS / 8)
+#define MATRIX_TOKEN_PARTS (TILE_TOKENS / 8)
+
+/* Whether the lanes of a group are whole warps. */
+INLINE bool by_matrix(void)
+{
+    return LANES % WARP_LANES == 0;
+}
+
+INLINE uint matrix_row(uint lane, uint i)
+{
+    return lane / WARP_LANES * MATRIX_ROWS + 8 * i + lane % WARP_LANES / 4;
+}
+
+INLINE uint matrix_token(uint lane, uint j)
+{
+    return 8 * j + 2 * (lane % 4);
+}
+
+/* The same as multiply_blocks: the dot products are integers, and added in the same order. */
+INLINE void multiply_blocks_by_matrix(int format, tile s, uint lane, float sums[LANE_TOKENS][LANE_OUTPUTS])
+{
+    uint deep = lane % 4, token = lane % WARP_LANES / 4;
+    NO_UNROLL
+    for (uint block = 0; block < TILE_BLOCKS; block++) {
+        uint w[MATRIX_ROW_PARTS][2];
+        two_scales scales[MATRIX_ROW_PARTS];
+        UNROLL
+        for (uint i = 0; i < MATRIX_ROW_PARTS; i++) {
+            scales[i] = s.weight_scales[block * TILE_ROWS + matrix_row(lane, i)];
+            for (uint h = 0; h < 2; h++)
+                w[i][h] = s.weights[(block * 8 + 4 * h + deep) * WEIGHTS_STRIDE + matrix_row(lane, i)];
+        }
+        UNROLL
+        for (uint j = 0; j < MATRIX_TOKEN_PARTS; j++) {
+            uint q[2], at = block * TILE_TOKENS + matrix_token(lane, j);
+            for (uint h = 0; h < 2; h++)
+                q[h] = s.values[(block * 8 + 4 * h + deep) * VALUES_STRIDE + 8 * j + token];
+            UNROLL
+            for (uint i = 0; i < MATRIX_ROW_PARTS; i++) {
+                int dots[2] = {0, 0};
+                UNROLL
+                for (uint h = 0; h < 2; h++) {
+                    matrix_dot_16(dots, w[i][h], q[h]);
+                    if (format != W_Q6_K && h == 0)
+                        continue;
+                    for (uint t = 0; t < 2; t++) {
+                        float *sum = &sums[j][2 * i + t];
+                        *sum =
+                            add_dot(format, *sum, dots[t], h, scales[i], s.value_scales[at + t], s.value_sums[at + t]);
+                        dots[t] = 0;
+                    }
+                }
+            }
+        }
+    }
+}
+#else
+#define by_matrix() false
+#define multiply_blocks_by_matrix(format, s, lane, sums)
+#endif
+
 /* Loads the columns [at, at + TILE_DEPTH) of the rows of a product, and of its input. */
 INLINE void load_floats(int format, tile s, GLOBAL const uchar *w, GLOBAL const ushort *scales, GLOBAL const float *x,
                         uint at, uint rows, uint columns, uint tokens)
@@ -153,7 +228,7 @@ INLINE void load_floats(int format, tile s, GLOBAL const uchar *w, GLOBAL const 
                        columns, weights);
         UNROLL
         for (uint k = 0; k < 8; k++)
-            s.weights[(deep + k) * TILE_ROWS + r] = AS_UINT(weights[k]);
+            s.weights[(deep + k) * WEIGHTS_STRIDE + r] = AS_UINT(weights[k]);
     }
     load_values(s, x, columns, at, columns, tokens);
 }
@@ -171,7 +246,7 @@ INLINE void load_blocks(int format, tile s, GLOBAL const uchar *w, GLOBAL const 
         block32_words(weights_block(format, row_of(format, w, row, columns), from), words);
         UNROLL
         for (uint k = 0; k < 8; k++)
-            s.weights[(b * 8 + k) * TILE_ROWS + r] = words[k];
+            s.weights[(b * 8 + k) * WEIGHTS_STRIDE + r] = words[k];
         two_scales scale = scales_32(format, scales_of(format, scales, row, columns), from);
         if (first + b >= blocks)
             scale.first = scale.second = 0.0f;
@@ -184,7 +259,7 @@ INLINE void load_blocks(int format, tile s, GLOBAL const uchar *w, GLOBAL const 
         block32_words(block32_load((GLOBAL const uchar *)q + 32 * from), words);
         UNROLL
         for (uint k = 0; k < 8; k++)
-            s.values[(b * 8 + k) * TILE_TOKENS + t] = words[k];
+            s.values[(b * 8 + k) * VALUES_STRIDE + t] = words[k];
         s.value_scales[b * TILE_TOKENS + t] = first + b < blocks ? q_scales[from] : 0.0f;
         s.value_sums[b * TILE_TOKENS + t] = q_sums[from];
     }
@@ -198,24 +273,40 @@ INLINE void clear_sums(float sums[LANE_TOKENS][LANE_OUTPUTS])
             sums[t][r] = 0.0f;
 }
 
-/* Stores the results of a lane; y [tokens][stride], of which `outputs` are written. */
-INLINE void store_sums(tile s, uint lane, float sums[LANE_TOKENS][LANE_OUTPUTS], GLOBAL float *y, size_t stride,
-                       uint outputs, uint tokens, uint finish)
+/* Stores a result, of a row and token of the tile; y [tokens][stride], of which `outputs` are written. */
+INLINE void store_sum(tile s, uint row, uint token, float sum, GLOBAL float *y, size_t stride, uint outputs,
+                      uint tokens, uint finish)
 {
-    uint first = s.first + lane_output(lane), token = s.token + lane_token(lane);
+    row += s.first, token += s.token;
+    if (row < outputs && token < tokens) {
+        GLOBAL float *to = y + token * stride + row;
+        *to = finished(sum, finish == FINISH_ADD ? *to : 0.0f, finish);
+    }
+}
+
+/* Stores the results of a lane. matrix: they are those of multiply_blocks_by_matrix. */
+INLINE void store_sums(tile s, uint lane, bool matrix, float sums[LANE_TOKENS][LANE_OUTPUTS], GLOBAL float *y,
+                       size_t stride, uint outputs, uint tokens, uint finish)
+{
     UNROLL
-    for (uint t = 0; t < LANE_TOKENS; t++)
-        for (uint r = 0; r < LANE_OUTPUTS; r++)
-            if (token + t < tokens && first + r < outputs) {
-                GLOBAL float *to = y + (token + t) * stride + first + r;
-                *to = finished(sums[t][r], finish == FINISH_ADD ? *to : 0.0f, finish);
-            }
+    for (uint t = 0; t < LANE_TOKENS; t++) {
+        UNROLL
+        for (uint r = 0; r < LANE_OUTPUTS; r++) {
+            uint row = lane_output(lane) + r, token = lane_token(lane) + t;
+#if HAS_MATRIX_UNITS
+            row = matrix ? matrix_row(lane, r / 2) : row;
+            token = matrix ? matrix_token(lane, t) + r % 2 : token;
+#endif
+            store_sum(s, row, token, sums[t][r], y, stride, outputs, tokens, finish);
+        }
+    }
 }
 
 INLINE void product_many(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                          product_input in, GLOBAL float *y, uint rows, uint columns, uint stride, uint finish,
                          uint group, uint groups, tile s)
 {
+    bool matrix = in.rounded && by_matrix();
     uint tokens = step->count, across = (tokens + TILE_TOKENS - 1) / TILE_TOKENS;
     uint items = (rows + TILE_ROWS - 1) / TILE_ROWS * across, depth = in.rounded ? columns / 4 : columns;
     for (uint item = group; item < items; item += groups) {
@@ -229,14 +320,16 @@ INLINE void product_many(int format, GLOBAL const step_record *step, GLOBAL cons
                 else
                     load_floats(format, s, w, scales, in.x, at, rows, columns, tokens);
                 BARRIER();
-                if (lane < TILE_LANES && in.rounded)
+                if (lane < TILE_LANES && matrix)
+                    multiply_blocks_by_matrix(format, s, lane, sums);
+                else if (lane < TILE_LANES && in.rounded)
                     multiply_blocks(format, s, lane, sums);
                 else if (lane < TILE_LANES)
                     multiply_floats(s, lane, sums);
                 BARRIER();
             }
             if (lane < TILE_LANES)
-                store_sums(s, lane, sums, y, stride, rows, tokens, finish);
+                store_sums(s, lane, matrix, sums, y, stride, rows, tokens, finish);
         }
     }
 }
@@ -253,12 +346,12 @@ INLINE void load_rows(int format, tile s, GLOBAL const uchar *w, GLOBAL const us
                        at + k < end ? columns : 0, weights);
         UNROLL
         for (uint j = 0; j < 8; j++)
-            s.weights[k * TILE_ROWS + c + j] = AS_UINT(weights[j]);
+            s.weights[k * WEIGHTS_STRIDE + c + j] = AS_UINT(weights[j]);
     }
     for (uint i = LANE; i < TILE_DEPTH * TILE_TOKENS; i += LANES) {
         uint k = i % TILE_DEPTH, t = i / TILE_DEPTH;
         GLOBAL const float *from = h + (size_t)least(s.token + t, tokens - 1) * rows;
-        s.values[k * TILE_TOKENS + t] = AS_UINT(at + k < end ? from[at + k] : 0.0f);
+        s.values[k * VALUES_STRIDE + t] = AS_UINT(at + k < end ? from[at + k] : 0.0f);
     }
 }
 
@@ -283,16 +376,16 @@ INLINE void accumulate_many(int format, GLOBAL const step_record *step, GLOBAL c
                 BARRIER();
             }
             if (lane < TILE_LANES)
-                store_sums(s, lane, own, sums + (size_t)part * columns, (size_t)parts * columns, columns, tokens,
+                store_sums(s, lane, false, own, sums + (size_t)part * columns, (size_t)parts * columns, columns, tokens,
                            FINISH_STORE);
         }
     }
 }
 
-#define TILE_ARRAYS(s)                                            \
-    LOCAL_ARRAY(uint4, tile_weights, TILE_DEPTH *TILE_ROWS / 4);  \
-    LOCAL_ARRAY(uint4, tile_values, TILE_DEPTH *TILE_TOKENS / 4); \
-    tile s;                                                       \
+#define TILE_ARRAYS(s)                                                \
+    LOCAL_ARRAY(uint4, tile_weights, TILE_DEPTH *WEIGHTS_STRIDE / 4); \
+    LOCAL_ARRAY(uint4, tile_values, TILE_DEPTH *VALUES_STRIDE / 4);   \
+    tile s;                                                           \
     s.weights = (LOCAL uint *)tile_weights, s.values = (LOCAL uint *)tile_values
 
 #define X(id, name, values, value_bytes, scale_bytes)                                                  \
