@@ -26,6 +26,21 @@ for file in missing.gguf short.gguf magic.gguf nothing.gguf half.gguf head.gguf 
 done
 [ -e "$scratch/never" ] && fail "a failed command left its output" || pass
 
+# Names of what can be pulled, and names that only look like it.
+for name in some-owner/some-repo some-owner/some-repo:Q4_K_M some-owner/some-repo/a.gguf https://some.host/a.gguf; do
+    refused 1 "$name: cannot open: No such file or directory; \`hearth pull\` gets models" "$HEARTH" run "$name" -p x
+done
+(
+    cd "$scratch" || exit
+    for name in missing.gguf ./missing.gguf ggufs-of-mine empty/missing.gguf; do
+        "$HEARTH" run "$name" -p x || true
+    done
+) >"$scratch/out" 2>&1
+is "names of files" "$(cat "$scratch/out")" "hearth: missing.gguf: cannot open: No such file or directory
+hearth: ./missing.gguf: cannot open: No such file or directory
+hearth: ggufs-of-mine: cannot open: No such file or directory
+hearth: empty/missing.gguf: cannot open: No such file or directory"
+
 # A vocabulary is not a model, and says so; a model without a vocabulary reads ids only.
 if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
     refused 1 "has none, the file holds only a vocabulary" "$HEARTH" run "$DATA/golden/tokenizers/llama-spm.gguf" -p x

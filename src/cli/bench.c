@@ -450,17 +450,14 @@ const command command_bench = {
     .about =
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
         "and after each decoding: divided by the bytes that a token must read (weights of the neurons it needs, and "
-        "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
-        "close decoding came. What lies on a device its own memory brings, whose bandwidth is measured once; where "
-        "both "
+        "the cache at that position) it gives the floor, as fast as any program could be; the share says how close "
+        "decoding came. What lies on a device its own memory brings, whose bandwidth is measured once; where both "
         "sides have neurons of a layer they read at the same time. Density is the share of a layer's neurons that were "
-        "not zero; tokens that neither --ids "
-        "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
-        "speed is the median of each run's ratio to the first mode's run beside it. "
+        "not zero; tokens that neither --ids nor --prompts names are made up, and fire other neurons than a text does. "
+        "Figures are medians of all runs; speed is the median of each run's ratio to the first mode's run beside it. "
         "Defaults that do not fit the model's context are shortened or left out. Where layers are split between the "
-        "CPU "
-        "and a device, further runs say how the two sides overlap: the time that both work on their neurons, over the "
-        "shorter of the two; and what it takes to hand the token over and the sum back.",
+        "CPU and a device, further runs say how the two sides overlap: the time that both work on their neurons, over "
+        "the shorter of the two; and what it takes to hand the token over and the sum back.",
     .example =
         "  $ hearth bench llama-relu-1b-q4_0.gguf --compare dense,exact,predicted --prompt-lengths 64\n"
         "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"

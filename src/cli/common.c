@@ -6,6 +6,8 @@
 #include "../engine/engine.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
+#include "../pull/pull.h"
+#include "../pull/reference.h"
 #include "hot_set.h"
 
 #include <errno.h>
@@ -306,12 +308,36 @@ hearth_status common_check_options(const engine_options *o, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Returns whether a file that is not there is named as what `hearth pull` gets: a URL, or OWNER/REPO where no such folder is. */
+static bool may_be_pulled(const char *path)
+{
+    struct stat found;
+    reference ref;
+    char owner[PATH_MAX];
+    const char *slash = strchr(path, '/');
+    if (pull_is_url(path))
+        return true;
+    if (!slash || (size_t)(slash - path) >= sizeof owner || stat(path, &found) == 0)
+        return false;
+    memcpy(owner, path, (size_t)(slash - path));
+    owner[slash - path] = 0;
+    arena memory = {0};
+    bool named = reference_parse(&ref, path, &memory, NULL) == HEARTH_OK && stat(owner, &found) != 0;
+    arena_clear(&memory);
+    return named;
+}
+
 hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error)
 {
     hearth_model_options options = {.ffn_activation = o->ffn_activation,
                                     .tune = o->tune && strcmp(o->tune, "none") == 0 ? "" : o->tune,
                                     .progress = p ? progress_to(p) : (hearth_progress){0}};
-    return hearth_model_open(out, o->model, &options, error);
+    hearth_error why = {0};
+    hearth_status status = hearth_model_open(out, o->model, &options, &why);
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+    const char *advice = status == HEARTH_IO && may_be_pulled(o->model) ? "; `hearth pull` gets models" : "";
+    return fail(error, status, "%s%s", why.text, advice);
 }
 
 const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
