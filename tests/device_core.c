@@ -238,10 +238,38 @@ static void memory_is_zeroed_and_keeps(const char *spec)
     device_close(d);
 }
 
+/* More writes, of all short sizes, than a driver sets aside, each from the same few bytes, which change right after it. */
+static void short_writes_arrive(const char *spec)
+{
+    enum { PIECE = 3001, SIZE = 3 << 20 };
+    device *d = open_device(spec);
+    device_buffer *b = new_buffer(d, DEVICE_MEMORY, SIZE);
+    unsigned char *want = malloc(SIZE), *got = malloc(SIZE), piece[PIECE];
+    hearth_error error;
+    size_t written = 0;
+    for (size_t i = 0; i < SIZE; i++)
+        want[i] = (unsigned char)(i * i / 97);
+    for (size_t n = 1; written < SIZE; written += n) {
+        n = (n * 7 + 3) % PIECE + 1;
+        n = n < SIZE - written ? n : SIZE - written;
+        memcpy(piece, want + written, n);
+        ok(device_write(b, written, piece, n, &error), &error);
+        memset(piece, 0xee, n);
+    }
+    ok(device_read(b, 0, got, SIZE, &error), &error);
+    assert_memory_equal(got, want, SIZE);
+    ok(device_write(b, 0, piece, PIECE, &error), &error); /* and the buffer ends at once */
+    free(want);
+    free(got);
+    device_buffer_destroy(b);
+    device_close(d);
+}
+
 static void memory_on_every_device(void **state)
 {
     (void)state;
     on_every_device(memory_is_zeroed_and_keeps);
+    on_every_device(short_writes_arrive);
 }
 
 /* ------------------------------------------------------------------ the exchange */

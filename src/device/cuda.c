@@ -108,7 +108,7 @@ static size_t cuda_list(device_found *rows, size_t capacity)
 
 /* ------------------------------------------------------------------ opening and closing */
 
-/* Makes the context, the stream and the word for the clock. */
+/* Makes the context, the stream, the word for the clock and the room for short writes. */
 static hearth_status make_context(cuda_device *d, hearth_error *error)
 {
     /* The primary context, which the whole process shares; it exists while anybody retains it. */
@@ -125,6 +125,9 @@ static hearth_status make_context(cuda_device *d, hearth_error *error)
     CUDA_TRY(d, d->api.host_new(&word, sizeof(uint64_t), CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "opening");
     d->clock_word = word;
     CUDA_TRY(d, d->api.host_address(&d->clock_address, word, 0), "opening");
+    void *staging = NULL;
+    CUDA_TRY(d, d->api.host_new(&staging, CUDA_STAGING_BYTES, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "opening");
+    d->staging = staging;
     return HEARTH_OK;
 }
 
@@ -152,6 +155,14 @@ static hearth_status set_up(cuda_device *d, hearth_error *error)
     return cuda_exchange_choose(d, error);
 }
 
+/* Waits until the stream is idle, so that all writes have arrived. */
+static cuda_result settle(cuda_device *d)
+{
+    cuda_result result = d->api.stream_wait(d->stream);
+    d->staged_bytes = 0;
+    return result;
+}
+
 static void cuda_close(device *base)
 {
     cuda_device *d = (cuda_device *)base;
@@ -159,6 +170,10 @@ static void cuda_close(device *base)
         return; /* leaked, see cuda_device.h */
     if (d->context != NULL) {
         (void)cuda_enter(base, NULL);
+        if (d->staged_bytes > 0 && !base->lost)
+            (void)settle(d);
+        if (d->staging != NULL)
+            d->api.host_free(d->staging);
         if (d->clock_word != NULL)
             d->api.host_free((void *)(uintptr_t)d->clock_word);
         if (d->module != NULL)
@@ -216,7 +231,7 @@ static hearth_status create_own(cuda_device *d, device_buffer *b, hearth_error *
     CUDA_TRY(d, d->api.memory_new(&at, b->size_bytes), "its memory");
     cuda_result result = d->api.fill(at, 0, b->size_bytes, d->stream);
     if (result == CUDA_OK)
-        result = d->api.stream_wait(d->stream);
+        result = settle(d);
     if (result != CUDA_OK) {
         d->api.memory_free(at);
         return cuda_fail(d, result, "its memory", error);
@@ -236,6 +251,8 @@ static void cuda_buffer_destroy(device_buffer *b)
 {
     cuda_device *d = (cuda_device *)b->device;
     (void)cuda_enter(b->device, NULL);
+    if (d->staged_bytes > 0 && !d->base.lost) /* a write may be on its way to it */
+        (void)settle(d);
     if (b->place == DEVICE_PINNED)
         d->api.host_free(b->host);
     else
@@ -246,8 +263,22 @@ static void cuda_buffer_destroy(device_buffer *b)
 static hearth_status wait_for(cuda_device *d, cuda_result result, const char *what, hearth_error *error)
 {
     if (result == CUDA_OK)
-        result = d->api.stream_wait(d->stream);
+        result = settle(d);
     return result == CUDA_OK ? HEARTH_OK : cuda_fail(d, result, what, error);
+}
+
+/* Copies what is to be written aside and returns at once: whatever the stream does later finds it written. A swap of neurons is
+ * hundreds of such writes, each of which would wait longer than it takes. */
+static hearth_status write_later(cuda_device *d, cuda_address to, const void *from, size_t size_bytes,
+                                 hearth_error *error)
+{
+    if (size_bytes > CUDA_STAGING_BYTES - d->staged_bytes)
+        CUDA_TRY(d, settle(d), "writing");
+    unsigned char *staged = d->staging + d->staged_bytes;
+    memcpy(staged, from, size_bytes);
+    d->staged_bytes += (size_bytes + 15) / 16 * 16;
+    CUDA_TRY(d, d->api.copy_in(to, staged, size_bytes, d->stream), "writing");
+    return HEARTH_OK;
 }
 
 static hearth_status cuda_write(device_buffer *to, size_t offset, const void *from, size_t size_bytes,
@@ -259,6 +290,8 @@ static hearth_status cuda_write(device_buffer *to, size_t offset, const void *fr
         return HEARTH_OK;
     }
     TRY(cuda_enter(to->device, error));
+    if (size_bytes <= CUDA_STAGING_BYTES / 16)
+        return write_later(d, to->own + offset, from, size_bytes, error);
     return wait_for(d, d->api.copy_in(to->own + offset, from, size_bytes, d->stream), "writing", error);
 }
 

@@ -22,6 +22,8 @@ typedef enum cuda_own_kernel {
         CUDA_OWN_COUNT
 } cuda_own_kernel;
 
+enum { CUDA_STAGING_BYTES = 1 << 20 };
+
 /* How a slot is published and awaited; cuda_exchange.c describes the three ways. */
 typedef enum cuda_how { CUDA_BY_MEMORY, CUDA_BY_KERNEL, CUDA_BY_EVENTS } cuda_how;
 
@@ -49,7 +51,10 @@ typedef struct cuda_device {
     volatile uint64_t *clock_word; /* pinned */
     cuda_address clock_address;
     double clock_offset, clock_read_at; /* clock_seconds() = globaltimer / 1e9 + offset */
-    bool stuck; /* a program hangs on it; the device is leaked, since freeing it would wait forever */
+    /* Short writes wait here, in pinned memory, until the stream has come to them (cuda_write). */
+    unsigned char *staging; /* [CUDA_STAGING_BYTES] */
+    size_t staged_bytes;    /* in use; 0: none is under way */
+    bool stuck;             /* a program hangs on it; the device is leaked, since freeing it would wait forever */
 } cuda_device;
 
 /* Makes the device's context current in the calling thread; every later call to the API needs this. */

@@ -103,7 +103,8 @@ size_t device_buffer_bytes(const device_buffer *b);
 /* Returns the address of a pinned buffer for the CPU; NULL for one in the device's memory. */
 void *device_buffer_host(const device_buffer *b);
 
-/* Copy data synchronously, for loading, saving and tests; no program may run meanwhile. Offsets are in bytes. */
+/* Copy data, for loading, saving and tests; no program may run meanwhile. Offsets are in bytes. device_write returns when `from` may be
+ * used again, and what is read or started afterwards finds it written; a device that fails meanwhile says so then. */
 hearth_status device_write(device_buffer *to, size_t offset, const void *from, size_t size_bytes, hearth_error *error);
 hearth_status device_read(const device_buffer *from, size_t offset, void *to, size_t size_bytes, hearth_error *error);
 hearth_status device_move(device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
