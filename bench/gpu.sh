@@ -13,6 +13,7 @@
 #     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0,q4_K}.gguf by make-model; SHAPE: tiny, 1b, 7b, 13b
 #     resident-SHAPE `hearth bench` of all of them, everything on the device
 #     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
+#     prompts-SHAPE  prompts of 64, 512 and 2032 tokens of F16 and Q4_0: resident, and with half of the neurons, streamed and not
 #     cpu-SHAPE      ... without the device, for comparison
 #     kernels-SHAPE  how long every command of a token takes, of F16 and Q4_0, resident and with half of the neurons
 #
@@ -23,7 +24,7 @@
 #
 #     gpu.sh -o out -m /dev/shm/m info kcheck memcheck pingpong
 #     gpu.sh -o out -m /dev/shm/m make-1b resident-1b half-1b
-#     gpu.sh -o out -m /dev/shm/m make-7b kernels-7b resident-7b half-7b
+#     gpu.sh -o out -m /dev/shm/m make-7b kernels-7b prompts-7b resident-7b half-7b
 # shellcheck disable=SC2317,SC2016 # steps are called by name, in a shell of their own
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -177,6 +178,28 @@ step_kernels() {
     done
 }
 
+step_prompts() {
+    local neurons type stream
+    neurons=$(half_of "$1") || return
+    for type in f16 q4_0; do
+        prompts "$1-$type" resident --gpu-layers 999 || return
+        for stream in off on; do
+            prompts "$1-$type" "half-$stream" --gpu-neurons "$neurons" --stream "$stream" || return
+        done
+    done
+}
+
+# prompts MODEL HOW ARGUMENT...: speeds of prompts, and how long each command of one takes.
+prompts() {
+    local model=$1 how=$2
+    shift 2
+    own hearth bench "$models/$model.gguf" --sparsity dense --prompt-lengths 64,512,2032 --contexts 0 -n 2 -r 3 \
+        --device "$device" "$@" --json >"$out/prompts-$model-$how.json" &&
+        own hearth bench --from "$out/prompts-$model-$how.json" &&
+        own hearth bench "$models/$model.gguf" --sparsity dense --prompt-lengths 512 --contexts 0 -n 1 -r 1 \
+            --device "$device,times=$out/prompts-$model-$how.csv" "$@" >/dev/null
+}
+
 step_half() {
     local neurons type
     neurons=$(half_of "$1") || return
@@ -196,9 +219,9 @@ do_step() {
     "step_$name" "$shape"
 }
 
-export -f own saved bench half_of do_step die
+export -f own saved bench prompts half_of do_step die
 export here out models device tokens
-for name in info kcheck memcheck pingpong make resident cpu kernels half; do
+for name in info kcheck memcheck pingpong make resident prompts cpu kernels half; do
     export -f "step_${name?}"
 done
 

@@ -13,7 +13,7 @@ typedef struct fixture {
     hearth_runtime *runtime;
     hearth_model *model;
     hearth_engine *engine;
-    hearth_counts counts[MOST_LAYERS];
+    hearth_counts counts[MOST_LAYERS], device_counts[MOST_LAYERS];
     floor_question question;
     double total; /* bytes that a token reads, keys and values included */
 } fixture;
@@ -36,14 +36,16 @@ static void open_engine(fixture *f, uint32_t layers, uint32_t neurons)
     assert_int_equal(f->model->hyper.layer_count, LAYERS);
     for (uint32_t i = 0; i < LAYERS; i++) {
         uint64_t all = f->model->layers[i].ffn.neuron_count;
+        uint64_t there = layer_neurons(&f->engine->placement->layers[i], PLACEMENT_DEVICE);
         f->counts[i] = (hearth_counts){.rows = 1, .computed = all, .fired = all, .active = all};
+        f->device_counts[i] = (hearth_counts){.computed = there, .fired = there, .active = there};
     }
     f->question = (floor_question){.engine = f->engine,
                                    .counts = f->counts,
+                                   .device_counts = f->device_counts,
                                    .scale = 1,
                                    .positions = POSITIONS,
                                    .kv = HEARTH_KV_F16,
-                                   .hot = (double)NAN,
                                    .cpu_rate = 1,
                                    .device_rate = 1};
     f->total = (double)hearth_engine_token_bytes(f->engine) +
@@ -122,18 +124,18 @@ static void both_sides(void **state)
     f.question.device_rate = 1e300;
     expect(floor_find(&f.question).seconds, f.total - mixers - together);
 
-    /* Half of the neurons fire. Only who counted them knows how many of these the device had: here three quarters. */
+    /* Half of the neurons fire, three quarters of these on the device. */
     f.question.device_rate = 1;
+    f.question.cpu_rate = 1e300;
     for (uint32_t i = 0; i < LAYERS; i++)
         f.counts[i].fired = f.counts[i].active = f.counts[i].computed / 2;
-    assert_true(isnan(floor_find(&f.question).seconds) && isnan(floor_find(&f.question).device_bytes));
-    f.question.hot = 0.75;
-    f.question.cpu_rate = 1e300;
+    for (uint32_t i = LAYERS - layers; i < LAYERS; i++)
+        f.device_counts[i].fired = f.device_counts[i].active = f.counts[i].active * 3 / 4;
     double first = 0, others = 0;
     for (uint32_t i = LAYERS - layers; i < LAYERS; i++) {
         const model_layer *l = &f.model->layers[i];
         first += 43 * (double)l->gate.row_bytes;
-        others += 0.75 * (double)f.counts[i].active * (neuron_bytes(&f, i) - (double)l->gate.row_bytes);
+        others += (double)f.device_counts[i].active * (neuron_bytes(&f, i) - (double)l->gate.row_bytes);
     }
     expect(floor_find(&f.question).device_bytes, mixers + first + others);
     expect(floor_find(&f.question).seconds, mixers + first + others);

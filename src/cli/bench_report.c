@@ -139,11 +139,8 @@ static void print_speeds(const bench_report *r)
                row->prompt_length, batch, row->prefill_tokens_per_second, row->decode_tokens_per_second,
                row->relative_speed, output_size(size, row->bytes_per_token), known ? floor : "          -      -");
     }
-    if (unknown && r->device_bandwidth == 0)
-        puts("(the device had too little memory left to measure how fast it reads, so floor and share are not known)");
-    else if (unknown)
-        puts("(which of the neurons that fired the device had was not counted, so floor and share are not known; "
-             "--hot-set static counts it)");
+    if (unknown)
+        puts("(the device has too little memory to measure how fast it reads, so floor and share are not known)");
     else if (cached)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }

@@ -651,9 +651,13 @@ static void add_counts(hearth_session *s, size_t count)
         bool lists = device_scores(s, i) || shape->router.expert_count > 0;
         uint64_t computed = lists ? sums[TOTAL_COMPUTED] : all;
         uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
-        s->counts[i].computed += computed;
-        s->counts[i].fired += fired;
-        s->counts[i].active += skips && shape->gating == FFN_GATED_BOTH ? sums[TOTAL_ACTIVE] : fired;
+        uint64_t active = skips && shape->gating == FFN_GATED_BOTH ? sums[TOTAL_ACTIVE] : fired;
+        hearth_counts *both[] = {&s->counts[i], &s->device_counts[i]};
+        for (size_t k = 0; k < sizeof both / sizeof *both; k++) {
+            both[k]->computed += computed;
+            both[k]->fired += fired;
+            both[k]->active += active;
+        }
         /* Layers with neurons that the CPU computed have counted their rows there. */
         bool alone = s->engine->layers[i].form == FORM_DEVICE || streamed;
         s->counts[i].rows += alone && shape->neuron_count > 0 ? count : 0;

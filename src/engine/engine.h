@@ -235,6 +235,7 @@ struct hearth_session {
     float *outputs;                /* [output_rows][d] normed hidden states of the last feed */
     size_t output_count;
     hearth_counts *counts;        /* [layers]                                                */
+    hearth_counts *device_counts; /* [layers] of these the device's own; its rows are not counted */
     hearth_counts *counts_before; /* [layers] restored when a step with a device is given up */
     double *ffn_seconds; /* [layers] time in feed-forward networks since counts were reset, without observers */
     atomic_bool cancelled;

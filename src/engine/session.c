@@ -175,6 +175,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->position = take(&l, rows, sizeof *b->position);
     b->moments = take(&l, h->layer_count, sizeof *b->moments);
     s->counts = take(&l, h->layer_count, sizeof *s->counts);
+    s->device_counts = take(&l, h->layer_count, sizeof *s->device_counts);
     s->counts_before = take(&l, h->layer_count, sizeof *s->counts_before);
     s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
     s->recall = s->engine->recall > 0 ? take(&l, h->layer_count, sizeof *s->recall) : NULL;
@@ -618,6 +619,7 @@ void hearth_session_reset_counts(hearth_session *session)
 {
     uint32_t layers = session->engine->model->hyper.layer_count;
     memset(session->counts, 0, layers * sizeof *session->counts);
+    memset(session->device_counts, 0, layers * sizeof *session->device_counts);
     memset(session->ffn_seconds, 0, layers * sizeof *session->ffn_seconds);
 }
 

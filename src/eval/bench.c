@@ -39,8 +39,7 @@ typedef struct tally {
     double *figures;            /* [FIGURES][repeats]                  */
     hearth_counts *counts;      /* [layers] of the decoded tokens       */
     double weight_bytes;        /* bytes of weights per decoded token, summed over the runs */
-    uint64_t followed;          /* layers, as in hearth_hot_report  */
-    uint64_t active, on_device; /* neurons, likewise                */
+    uint64_t active, on_device; /* neurons of all layers, and of these the device's         */
     uint64_t found, missed;     /* as in hearth_recall              */
 } tally;
 
@@ -174,51 +173,16 @@ static double weight_bytes(const lane *l, uint32_t batch)
     return batch == 1 ? alone : fmin(alone, (double)hearth_engine_token_bytes(l->engine) / batch);
 }
 
-/* Adds the neurons that a hot set has seen in a run to a tally. */
-static void add_hot_set(tally *t, const hearth_hot_report *run)
-{
-    t->followed = run->layers;
-    t->active += run->active;
-    t->on_device += run->on_device;
-}
-
-/* Returns how many neurons of a layer the device has. */
-static uint32_t device_neurons(const hearth_engine *e, uint32_t layer)
-{
-    return e->uploaded ? e->uploaded->layers[layer].neuron_count : 0;
-}
-
-/* Returns whether a layer has neurons on both sides. */
-static bool is_on_both(const hearth_engine *e, uint32_t layer)
-{
-    uint32_t there = device_neurons(e, layer);
-    return there > 0 && there < e->model->layers[layer].ffn.neuron_count;
-}
-
-/* Returns which share of the active neurons the device had in layers on both sides; NAN where one of those that skip was not
- * counted. */
-static double hot_share(const lane *l, const hearth_hot_report *run)
-{
-    const hearth_engine *e = l->engine;
-    uint64_t skipping = 0;
-    for (uint32_t i = 0; i < e->placement->layer_count; i++) {
-        const hearth_counts *c = &l->session->counts[i];
-        skipping += is_on_both(e, i) && c->active < c->rows * e->model->layers[i].ffn.neuron_count;
-    }
-    return run->layers >= skipping && run->active > 0 ? (double)run->on_device / (double)run->active : (double)NAN;
-}
-
 /* Computes what memory could do, of a run whose counts the session has. */
-static void add_floor(const bencher *b, const lane *l, const bench_case *c, uint32_t context,
-                      const hearth_hot_report *run, double figures[FIGURES])
+static void add_floor(const bencher *b, const lane *l, const bench_case *c, uint32_t context, double figures[FIGURES])
 {
     floor_question question = {
         .engine = l->engine,
         .counts = l->session->counts,
+        .device_counts = l->session->device_counts,
         .scale = weight_bytes(l, c->batch) / hearth_session_token_bytes(l->session),
         .positions = mean_positions(b, context, c->prompt_length),
         .kv = b->options->kv,
-        .hot = hot_share(l, run),
         .cpu_rate = figures[BANDWIDTH],
         .device_rate = b->options->device_bandwidth,
     };
@@ -252,6 +216,8 @@ static hearth_status add_counts(const bencher *b, const lane *l, uint32_t batch,
         t->counts[i].computed += c.computed;
         t->counts[i].fired += c.fired;
         t->counts[i].active += c.active;
+        t->active += c.active;
+        t->on_device += l->session->device_counts[i].active;
     }
     return HEARTH_OK;
 }
@@ -261,7 +227,6 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
 {
     double figures[FIGURES] = {0};
     uint32_t prompt_length = c.prompt_length;
-    hearth_hot_report hot, run;
     hearth_recall begun, ended;
     TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
@@ -271,18 +236,13 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
 
     TRY(fork_sequences(l, c.batch, error));
     hearth_session_reset_counts(l->session);
-    TRY(hearth_engine_hot_set(l->engine, &hot, error));
     TRY(count_recall(b, l, &begun, error));
     double before = bandwidth_measure(b->memory);
     start = clock_seconds();
     TRY(decode(b, l, repeat, (size_t)context + prompt_length, c.batch, error));
     figures[DECODE] = (double)c.batch * b->options->decode_tokens / (clock_seconds() - start);
     figures[BANDWIDTH] = (before + bandwidth_measure(b->memory)) / 2;
-    TRY(hearth_engine_hot_set(l->engine, &run, error));
-    run.active -= hot.active; /* the report is of all tokens so far */
-    run.on_device -= hot.on_device;
-    add_hot_set(t, &run);
-    add_floor(b, l, &c, context, &run, figures);
+    add_floor(b, l, &c, context, figures);
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
     TRY(count_recall(b, l, &ended, error));
@@ -363,26 +323,6 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
     }
 }
 
-/* Returns the share of the active neurons that the device had: of layers on one side those that were not zero, and of layers on both
- * what their hot sets counted; NAN where one of these has none. */
-static double share_on_device(const bencher *b, const lane *l, const tally *t)
-{
-    double all = (double)t->active, on_device = (double)t->on_device;
-    uint64_t split = 0;
-    for (uint32_t i = 0; i < b->info.layer_count; i++) {
-        double active = (double)t->counts[i].active;
-        if (is_on_both(l->engine, i)) {
-            split++;
-            continue;
-        }
-        all += active;
-        on_device += device_neurons(l->engine, i) > 0 ? active : 0;
-    }
-    if (t->followed < split)
-        return NAN;
-    return all > 0 ? on_device / all : 0;
-}
-
 static void make_row(const bencher *b, const lane *l, const tally *t, bench_layer *layers, bench_row *row)
 {
     uint32_t repeats = b->options->repeats;
@@ -398,7 +338,7 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     row->relative_speed = median(t->figures + SPEED * repeats, repeats);
     row->bytes_per_token = t->weight_bytes / repeats + kv;
     row->kv_bytes_per_token = kv;
-    row->on_device = share_on_device(b, l, t);
+    row->on_device = t->active > 0 ? (double)t->on_device / (double)t->active : 0;
     row->recall = t->found + t->missed > 0 ? (double)t->found / (double)(t->found + t->missed) : (double)NAN;
     make_layers(b, t, layers, row);
 }

@@ -52,17 +52,14 @@ typedef struct bench_row {
     double bytes_per_token;        /* bytes of weights and KV cache that decoding one token reads; of several sequences,
                                      * which share rows, at most                                          */
     double kv_bytes_per_token;     /* the KV cache's share, at the mean position, recurrent states included */
-    double device_bytes_per_token; /* of bytes_per_token those that lie on the device; NAN: not known       */
-    double
-        floor_tokens_per_second; /* the bound that memory sets (floor.h); NAN: not known, for it is not known what the
-                                     * device reads                                                         */
-    double share_of_bandwidth;   /* speed / floor; likewise                                              */
-    double density;              /* share of neurons whose row of down was read, mean over layers with a network */
-    double let_through;          /* share of neurons that the predictor let through; 1 without one */
-    double relative_speed;       /* decoding speed over the first engine's in the same repetition */
-    const bench_layer *layers;   /* [layer_count]                                                   */
-    double on_device;            /* of the active neurons, the share that the device had; NAN: not known, for a layer
-                                     * on both sides does not count (hearth_engine_follow)                          */
+    double device_bytes_per_token; /* of bytes_per_token those that the device reads                        */
+    double floor_tokens_per_second; /* the bound that memory sets (floor.h); NAN: not known         */
+    double share_of_bandwidth;      /* speed / floor; likewise                                              */
+    double density;                 /* share of neurons whose row of down was read, mean over layers with a network */
+    double let_through;             /* share of neurons that the predictor let through; 1 without one */
+    double relative_speed;          /* decoding speed over the first engine's in the same repetition */
+    const bench_layer *layers;      /* [layer_count]                                                   */
+    double on_device;               /* of the active neurons, the share that the device had         */
     double recall;          /* that predictors hold, by their probes; NAN: none is held (hearth_placement_set_recall) */
     overlap_result overlap; /* of split layers and decoded tokens; samples is 0 without any */
     double cpu_seconds; /* that the CPU was busy for a step (a token of each sequence), where it was traced; else 0 */

@@ -12,7 +12,7 @@ typedef struct side_bytes {
 static void add(floor_answer *a, const floor_question *q, side_bytes b, bool together)
 {
     double here = b.cpu / q->cpu_rate, there = 0;
-    if (b.device != 0) /* also where it is not known */
+    if (b.device > 0)
         there = q->device_rate > 0 ? b.device / q->device_rate : (double)NAN;
     a->device_bytes += b.device;
     a->seconds += !together || isnan(there) ? here + there : fmax(here, there);
@@ -23,24 +23,16 @@ static side_bytes on_one_side(double bytes, bool on_device)
     return on_device ? (side_bytes){.device = bytes} : (side_bytes){.cpu = bytes};
 }
 
-/* Returns which share of a layer's rows the device reads: of all neurons alike, or of those that were active. */
-static double share_there(const floor_question *q, uint32_t layer, bool all)
-{
-    const layer_placement *p = &q->engine->placement->layers[layer];
-    double there = layer_neurons(p, PLACEMENT_DEVICE), here = layer_neurons(p, PLACEMENT_CPU);
-    if (there == 0 || here == 0)
-        return there > 0;
-    return all ? there / (there + here) : q->hot;
-}
-
-/* Divides what a layer reads of its neurons between the sides. */
+/* Divides what a layer reads of its neurons between the sides: of the first matrix by those that each computed, of the others by
+ * those that were active there. */
 static side_bytes divide_neurons(const floor_question *q, uint32_t layer, layer_reads r)
 {
-    const hearth_counts *c = &q->counts[layer];
-    const ffn_shape *f = &q->engine->model->layers[layer].ffn;
-    double all = (double)c->rows * f->neuron_count;
-    bool computes_all = (double)c->computed >= all, reads_all = (double)c->active >= all;
-    double there = r.first * share_there(q, layer, computes_all) + r.others * share_there(q, layer, reads_all);
+    const hearth_counts *all = &q->counts[layer], *device_own = &q->device_counts[layer];
+    double there = 0;
+    if (all->computed > 0)
+        there += r.first * (double)device_own->computed / (double)all->computed;
+    if (all->active > 0)
+        there += r.others * (double)device_own->active / (double)all->active;
     return (side_bytes){r.first + r.others - there, there};
 }
 

@@ -9,21 +9,18 @@
 
 typedef struct floor_question {
     const hearth_engine *engine;
-    const hearth_counts
-        *counts;      /* [layer_count] of the tokens                                                         */
-    double scale;     /* of weights: below 1 where several sequences share what is read                     */
-    double positions; /* cached, whose keys and values the token reads                                      */
+    const hearth_counts *counts, *device_counts; /* [layer_count] of the tokens, and of these the device's own     */
+    double scale;     /* of weights: below 1 where several sequences share what is read             */
+    double positions; /* cached, whose keys and values the token reads                              */
     hearth_kv kv;
-    double hot; /* share of the active neurons that the device had in layers on both sides; NAN: not known */
-    double cpu_rate, device_rate; /* bytes per second; device_rate 0: not known                                      */
+    double cpu_rate, device_rate; /* bytes per second; device_rate 0: not known                                 */
 } floor_question;
 
 typedef struct floor_answer {
-    double seconds;
-    double device_bytes; /* that a token reads from the device's memory */
+    double seconds;      /* NAN: something lies on the device, whose rate is not known */
+    double device_bytes; /* that a token reads from the device's memory                */
 } floor_answer;
 
-/* Returns NAN for what is not known. */
 floor_answer floor_find(const floor_question *q);
 
 #endif
