@@ -109,6 +109,20 @@ static bool give_up(void *user, const char *what, uint64_t done, uint64_t total)
     return !*(const bool *)user;
 }
 
+/* The lists that the hot set asks have the neurons that the session counts: of both sides, and of the device. */
+static void same_as_counts(const stack *s, const hearth_hot_report *r)
+{
+    uint64_t active = 0, on_device = 0;
+    for (uint32_t i = 0; i < s->info.layer_count; i++) {
+        bool can_change = engine_swaps(s->engine, i);
+        active += can_change ? s->session->counts[i].active : 0;
+        on_device += can_change ? s->session->device_counts[i].active : 0;
+    }
+    assert_int_equal(active, r->active);
+    assert_int_equal(on_device, r->on_device);
+    assert_true(on_device > 0 && on_device < active);
+}
+
 /* A step that is cancelled in its midst counts for nobody, and those after it count as if it had not been. */
 static void cancelled_steps(void **state)
 {
@@ -132,6 +146,7 @@ static void cancelled_steps(void **state)
         ends = false;
         stack_check(hearth_session_feed(s.session, rows, 2, &error), &error);
         stack_check(hearth_engine_hot_set(s.engine, &report[2 * cancels + 1], &error), &error);
+        same_as_counts(&s, &report[2 * cancels + 1]);
         close_swapped(&s, &models[0]);
     }
     for (size_t i = 0; i < 2; i++) {
