@@ -157,6 +157,9 @@ INLINE void multiply_blocks(int format, tile s, uint lane, float sums[LANE_TOKEN
 #define MATRIX_ROWS        16
 #define MATRIX_ROW_PARTS   (MATRIX_ROWS / 8)
 #define MATRIX_TOKEN_PARTS (TILE_TOKENS / 8)
+#if 2 * MATRIX_ROW_PARTS != LANE_OUTPUTS || MATRIX_TOKEN_PARTS != LANE_TOKENS
+#error "the sums of a lane are as many by matrix units as without"
+#endif
 
 /* Whether the lanes of a group are whole warps. */
 INLINE bool by_matrix(void)
