@@ -786,10 +786,9 @@ static inline hearth_status hearth_generate(hearth_session *session, uint32_t se
 typedef struct hearth_scheduler hearth_scheduler;
 
 typedef struct hearth_scheduler_options {
-    bool forget;          /* sequences are not kept for prompts that begin alike */
-    uint32_t prompt_rows; /* tokens of prompts in a step; 0: 64, and on a device as many as a step can have while no answer
-                           * waits for it */
-    uint32_t waiting;     /* most requests that wait for a sequence; 0: 256      */
+    bool forget;          /* sequences are not kept for prompts that begin alike                         */
+    uint32_t prompt_rows; /* tokens of prompts in a step; 0: 64, on a device up to 512 while nothing is answered */
+    uint32_t waiting;     /* most requests that wait for a sequence; 0: 256                              */
 } hearth_scheduler_options;
 
 /* options may be NULL.

@@ -29,7 +29,8 @@ static void read_prompt(stack *s, float *logits)
     hearth_error error;
     uint32_t seed = 8;
     for (size_t i = 0; i <= LONG; i++)
-        rows[i] = (hearth_row){(int32_t)draw(&seed, s->info.vocabulary_size), (uint32_t)(i + 1) / 2 % SEQUENCES, i + LAST > LONG};
+        rows[i] = (hearth_row){(int32_t)draw(&seed, s->info.vocabulary_size), (uint32_t)(i + 1) / 2 % SEQUENCES,
+                               i + LAST > LONG};
     stack_check(hearth_session_feed(s->session, rows, LONG, &error), &error);
     stack_check(hearth_session_logits(s->session, 0, LAST - 1, logits, &error), &error);
     stack_check(hearth_session_feed(s->session, rows + LONG, 1, &error), &error);

@@ -268,7 +268,7 @@ static void check_expand(check *c, device *d, uint64_t *rng)
         bool counts = s % 2;
         expansion w = expansion_new(rng);
         snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
-        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),      word_room(d, w.chosen, CHECKED_ROWS * w.experts),
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),       word_room(d, w.chosen, CHECKED_ROWS * w.experts),
                         word_room(d, w.chosen_count, CHECKED_ROWS),   word_room(d, w.ranges, 2 * w.experts),
                         word_room(d, NULL, CHECKED_ROWS * w.n),       word_room(d, NULL, CHECKED_ROWS),
                         word_room(d, w.totals, CHECKED_ROWS * TOTALS)};

@@ -419,9 +419,9 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
                   UINT(s->parts));
     else
         DEVICE_DO(c, d, device_accumulate(s->format),
-                  CHECKED_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
-                  scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in), room_of(&out),
-                  UINT(s->rows), UINT(s->columns), UINT(s->parts));
+                  CHECKED_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step),
+                  room_of(&p.w), scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in),
+                  room_of(&out), UINT(s->rows), UINT(s->columns), UINT(s->parts));
     room_read(c, &out, got);
     check_parts(c, s, &p, &l, h, got);
     free(h);

@@ -149,7 +149,7 @@ static void check_norm_neurons(check *c, device *d, uint64_t *rng)
         }
         room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, h, count * n),
                         float_room(d, weight, 3 * n),         word_room(d, list, CHECKED_ROWS * n),
-                        word_room(d, listed, CHECKED_ROWS),    float_room(d, NULL, count)};
+                        word_room(d, listed, CHECKED_ROWS),   float_room(d, NULL, count)};
         DEVICE_DO(c, d, DEVICE_norm_neurons, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                   has_list ? room_of(&rooms[3]) : NO_BUFFER, has_list ? room_of(&rooms[4]) : NO_BUFFER,
                   joins ? room_of(&rooms[5]) : NO_BUFFER, UINT(n), FLOAT(1e-5f));

@@ -38,7 +38,7 @@ typedef struct device_vectors {
     device_buffer *shared_gate;     /* [R]  what the gate of the shared expert makes of its input          */
     device_buffer *chosen, *chosen_shares; /* [R][E + 1]  experts with a share, ascending, and their shares       */
     device_buffer *chosen_count;           /* [R]                                                 */
-    device_buffer *sums;                   /* [rows of the step][device_parts][d], device_sums rows in all                 */
+    device_buffer *sums; /* [rows of the step][device_parts][d], device_sums rows in all                 */
     device_buffer *answer, *shared_answer; /* [R][d]  sum of the neurons of the CPU; where experts lie beside a network
                                             * that of its experts, and that of the network         */
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */

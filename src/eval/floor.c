@@ -20,7 +20,7 @@ static void add(floor_answer *a, const floor_question *q, side_bytes b, bool tog
 
 static side_bytes on_one_side(double bytes, bool on_device)
 {
-    return on_device ? (side_bytes){.device = bytes} : (side_bytes){.cpu = bytes};
+    return (side_bytes){.cpu = on_device ? 0 : bytes, .device = on_device ? bytes : 0};
 }
 
 /* Divides what a layer reads of its neurons between the sides: of the first matrix by those that each computed, of the others by
