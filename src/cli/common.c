@@ -6,7 +6,6 @@
 #include "../engine/engine.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
-#include "../pull/pull.h"
 #include "../pull/reference.h"
 #include "hot_set.h"
 
@@ -315,7 +314,7 @@ static bool may_be_pulled(const char *path)
     reference ref;
     char owner[PATH_MAX];
     const char *slash = strchr(path, '/');
-    if (pull_is_url(path))
+    if (reference_is_url(path))
         return true;
     if (!slash || (size_t)(slash - path) >= sizeof owner || stat(path, &found) == 0)
         return false;

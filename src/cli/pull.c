@@ -197,7 +197,7 @@ static hearth_status list_files(const pull_request *request, fetcher *f, const p
 {
     reference ref;
     listing l = {0};
-    if (pull_is_url(request->name))
+    if (reference_is_url(request->name))
         return fail(error, HEARTH_INVALID, "pull: --list: is for names on the Hub, not for a URL");
     TRY(reference_parse(&ref, request->name, memory, error));
     const hub_place place = {request->endpoint, ref.repository, request->revision};

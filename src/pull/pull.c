@@ -13,11 +13,6 @@
 /* Bytes of a name that a progress line shows. */
 #define SHOWN_BYTES 40
 
-bool pull_is_url(const char *name)
-{
-    return strstr(name, "://") != NULL;
-}
-
 /* Moves a text of mem_new to the arena; NULL stays NULL. */
 static const char *settle(char *text, arena *memory)
 {
@@ -146,7 +141,7 @@ hearth_status pull_plan_make(pull_plan *out, fetcher *f, const pull_request *req
 {
     if (request->output && !*request->output)
         return fail(error, HEARTH_INVALID, "pull: -o: is empty");
-    if (pull_is_url(request->name))
+    if (reference_is_url(request->name))
         return plan_url(out, request, memory, error);
     return plan_name(out, f, request, memory, error);
 }

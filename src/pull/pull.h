@@ -27,8 +27,6 @@ typedef struct pull_plan {
     const char *folder; /* that all files go to, and that has to be there; NULL: none                */
 } pull_plan;
 
-/* Returns whether a name is meant to be a URL. */
-bool pull_is_url(const char *name);
 /* Finds out what there is to do; asks the Hub for a name on it. HEARTH_INVALID: a URL without a file's name, or of a forbidden
  * kind; one file as output for several; a digest for several; a wrong name. Else errors as of hub_list and choose_files. */
 hearth_status pull_plan_make(pull_plan *out, fetcher *f, const pull_request *request, arena *memory,

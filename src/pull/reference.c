@@ -40,6 +40,11 @@ hearth_status reference_parse(reference *out, const char *text, arena *memory, h
     return HEARTH_OK;
 }
 
+bool reference_is_url(const char *name)
+{
+    return strstr(name, "://") != NULL;
+}
+
 bool reference_is_revision(const char *text)
 {
     return remote_path_is_safe(text);

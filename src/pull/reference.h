@@ -13,6 +13,8 @@ typedef struct reference {
 
 /* Reads it; texts are copied to `memory`. HEARTH_INVALID: it has another form; the error says which is expected. */
 hearth_status reference_parse(reference *out, const char *text, arena *memory, hearth_error *error);
+/* Returns whether a name is meant to be a URL, and so no reference. */
+bool reference_is_url(const char *name);
 /* Returns whether a text may be a revision of a repository: a branch, tag or commit. */
 bool reference_is_revision(const char *text);
 
