@@ -35,6 +35,21 @@ near "share" "$(value "$scratch/bench.json" rows.0.share_of_bandwidth)" "$(awk \
     -v s="$(value "$scratch/bench.json" rows.0.decode_tokens_per_second)" \
     -v w="$(value "$scratch/bench.json" rows.0.read_bandwidth)" 'BEGIN { print b * s / w }')" 1e-4
 
+# On a device its own memory sets the floor, but for the embedding, which stays on the CPU.
+"$HEARTH" bench "$model" --json -r 1 -n 8 --prompt-lengths 4 --device host -ngl 99 >"$scratch/device.json" 2>/dev/null
+near "floor of a device" "$(awk -v f="$(value "$scratch/device.json" rows.0.floor_tokens_per_second)" \
+    -v b="$(value "$scratch/device.json" rows.0.device_bytes_per_token)" \
+    -v w="$(value "$scratch/device.json" device_read_bandwidth)" 'BEGIN { print f * b / w }')" 1 0.05
+has "the device's bandwidth" "$("$HEARTH" bench --from "$scratch/device.json" | head -n 1)" "; the device "
+# Where nobody could measure it, neither is known, and that is said.
+sed -E 's/"(floor_tokens_per_second|share_of_bandwidth|device_read_bandwidth)": [^,]*/"\1": null/' "$scratch/device.json" \
+    >"$scratch/unknown.json"
+has "an unknown floor" "$("$HEARTH" bench --from "$scratch/unknown.json")" " -      -
+(the device has too little memory to measure"
+"$HEARTH" bench --from "$scratch/unknown.json" --plot "$scratch/unknown.svg" >/dev/null && pass || fail "--plot, floor unknown"
+has "a picture of it" "$(cat "$scratch/unknown.svg")" "<svg"
+case "$(cat "$scratch/unknown.svg")" in *nan*) fail "NaN in a picture" ;; *) pass ;; esac
+
 "$HEARTH" bench "$model" --csv -r 1 -n 1 --prompt-lengths 4 --ids 1,2,3 >"$scratch/bench.csv"
 is "lines of --csv" "$(wc -l <"$scratch/bench.csv")" 2
 "$HEARTH" bench "$model" -r 2 -n 2 --prompt-lengths 4 --prompts "$DATA/golden/real/nll-text.txt" >"$scratch/table"
