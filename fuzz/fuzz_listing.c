@@ -7,7 +7,7 @@
  * Covers: src/pull/remote_name.c
  * Covers: src/pull/http_values.c
  *
- * What is accepted has safe paths, and what is chosen is part of the listing, each file once. */
+ * What is accepted has safe paths, a reference is no URL, and what is chosen is part of the listing, each file once. */
 #include "touch.h"
 
 #include "../src/pull/choose.h"
@@ -40,6 +40,14 @@ static void touch_header(const char *text)
     if (link_next(&next, text) && (next.data < text || next.data + next.size > text + strlen(text)))
         abort();
     (void)etag_is_strong(text);
+}
+
+static void touch_reference(const reference *r, const char *name)
+{
+    if (reference_is_url(name) || strchr(r->repository, '/') != strrchr(r->repository, '/'))
+        abort();
+    if (r->file && (!reference_is_revision(r->file) || r->quantization))
+        abort();
 }
 
 static void touch_listing(const listing *l)
@@ -76,6 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hearth_error error = {0};
     touch_header(header);
     hearth_status status = reference_parse(&r, name, &memory, &error);
+    if (status == HEARTH_OK)
+        touch_reference(&r, name);
     if (status == HEARTH_OK)
         status = listing_add(&l, input, "fuzz", &error);
     touch_listing(&l);
