@@ -149,11 +149,17 @@ typedef struct row_piece {
     uint32_t first, count;
 } row_piece;
 
+/* Neighbouring rows of a product's input, all of which are multiplied with the same expert. */
+typedef struct expert_group {
+    uint32_t expert, first, count;
+} expert_group;
+
 /* Moments of a layer on the CPU: it begins, its neurons begin, it is done. */
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
 /* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
- * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. */
+ * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. P: pairs of a token and an expert
+ * that it chose which are computed together, at least B; B in models without experts. */
 typedef struct scratch {
     float *x;      /* [B][d]  the residual stream                          */
     float *beside; /* [B][d]  what attention adds, in layers whose blocks are parallel; the sum of the CPU's neurons
@@ -171,11 +177,11 @@ typedef struct scratch {
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */
     size_t piece_count;
-    float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
+    float *gate, *up;              /* [P][f]  gate becomes the activations of the neurons  */
     float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
     float *score;                  /* [B][f of one network], at least [f]  scores of predictors */
     float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
-    float *expert_in, *expert_out; /* [B][d] or [B][latent]  of the rows that chose an expert  */
+    float *expert_in, *expert_out; /* [P][d] or [P][latent]  of pairs                          */
     float *latent_in,
         *latent_out;             /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
@@ -190,7 +196,8 @@ typedef struct scratch {
     float *expert_x;             /* [B][d]  what a predictor reads, where it is another input */
     uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */
     uint32_t *expert_places;     /* [neurons of used experts]  where these lie in a matrix of gate and up */
-    uint32_t *members;           /* [B]  rows of the batch that chose an expert          */
+    uint32_t *members, *chosen;  /* [P]  of pairs the row of the batch, and the expert   */
+    expert_group *groups;        /* [experts]  pairs of each expert                      */
     float *squares;              /* [B]  of the CPU's activations, where a norm joins both sides */
     float *size;                 /* [B]  root mean square of the input of a coarse copy  */
     rounded_rows rounded;        /* [widest]  input of the current product               */

@@ -84,23 +84,27 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     }
 }
 
+void ffn_activate_row(const ffn_job *job, const float *first_bias, const float *second_bias, size_t i)
+{
+    const scratch *b = &job->s->scratch;
+    size_t f = job->neuron_count;
+    float *gate = b->gate + i * f, *up = b->up + i * f;
+    if (first_bias)
+        kernels_of(job)->add(first_bias, f, gate);
+    if (second_bias)
+        kernels_of(job)->add(second_bias, f, up);
+    if (job->cuts)
+        ffn_cut(job, gate);
+    ffn_activate(job, gate, up, f, job->h + i * f);
+}
+
 /* Items are rows of the batch. */
 static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const ffn_job *job = context;
-    const scratch *b = &job->s->scratch;
-    size_t f = job->neuron_count;
-    for (size_t i = begin; i < end; i++) {
-        float *gate = b->gate + i * f, *up = b->up + i * f;
-        if (job->first_bias)
-            kernels_of(job)->add(job->first_bias, f, gate);
-        if (job->second_bias)
-            kernels_of(job)->add(job->second_bias, f, up);
-        if (job->cuts)
-            ffn_cut(job, gate);
-        ffn_activate(job, gate, up, f, job->h + i * f);
-    }
+    for (size_t i = begin; i < end; i++)
+        ffn_activate_row(job, job->first_bias, job->second_bias, i);
 }
 
 /* Zeroes the activations of neurons that the model's own mask leaves out. */

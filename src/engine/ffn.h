@@ -27,6 +27,17 @@ static inline size_t ffn_slice_width(size_t f)
 /* Beyond that, the sums of this many are computed together (scratch.chunk_sums). */
 #define FFN_GROUP 256
 
+/* Pairs of a token and an expert are computed together up to this many, so that few tokens, whose experts are mostly
+ * different ones, are one job; or as many as a batch has rows, if these are more. */
+#define EXPERT_PAIRS 512
+
+/* Returns for how many pairs scratch has room: rows of a batch, and the experts that a token uses (0: there are none). */
+static inline size_t expert_pairs(size_t rows, size_t used)
+{
+    size_t most = rows * used < EXPERT_PAIRS ? rows * used : EXPERT_PAIRS;
+    return rows > most ? rows : most;
+}
+
 /* Computes the feed-forward network of a layer for the first `count` rows of the batch: from scratch.normed to
  * scratch.added; and shows it to an observer. Its predictors may also read scratch.x. */
 void feed_forward(hearth_session *s, uint32_t layer, size_t count);

@@ -3,7 +3,8 @@
  * One token: the chosen experts are a list of rows of the layer's matrices, and one job takes them through select, gather
  * and accumulate (ffn_steps.c); the share of an expert is multiplied into the activations of its neurons. Many tokens:
  * tokens are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not
- * read; each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
+ * read. Whole experts are computed together (ffn_whole_experts.c); where neurons are left out each expert is a job of its
+ * own. The expert that every token uses is a job as well, over all tokens. */
 #include "../base/clock.h"
 #include "device_session.h"
 #include "ffn_job.h"
@@ -252,8 +253,7 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, 
     return job;
 }
 
-/* Returns the experts' biases of down where the CPU adds them: a device that has neurons of the layer adds them all. */
-static const float *down_biases(const hearth_session *s, uint32_t layer)
+const float *ffn_down_biases(const hearth_session *s, uint32_t layer)
 {
     return s->engine->layers[layer].form == FORM_SPLIT ? NULL : s->engine->model->layers[layer].down_bias;
 }
@@ -263,7 +263,7 @@ static void add_down_biases(const hearth_session *s, uint32_t layer, size_t t, f
 {
     size_t width = expert_width(s, layer);
     size_t experts = s->engine->model->layers[layer].ffn.router.expert_count;
-    const float *shares = s->scratch.shares + t * experts, *biases = down_biases(s, layer);
+    const float *shares = s->scratch.shares + t * experts, *biases = ffn_down_biases(s, layer);
     for (size_t e = 0; biases && e < experts; e++)
         for (size_t i = 0; shares[e] != 0 && i < width; i++)
             to[i] += shares[e] * biases[e * width + i];
@@ -299,9 +299,7 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
 /* Some rows of the batch, those that chose one expert. */
 typedef struct group {
     const hearth_session *s;
-    const float *from; /* [B][width] what experts read                 */
-    float *to;         /* [B][width] the sums of their results         */
-    size_t width;
+    const experts_io *io;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
     const float *predicts; /* [B][d] what a predictor reads of the rows; NULL: what experts read */
@@ -313,9 +311,9 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     (void)worker;
     const group *g = context;
     const scratch *b = &g->s->scratch;
-    size_t d = g->s->engine->model->hyper.embedding_length;
+    size_t d = g->s->engine->model->hyper.embedding_length, width = g->io->width;
     for (size_t i = begin; i < end; i++) {
-        memcpy(b->expert_in + i * g->width, g->from + b->members[i] * g->width, g->width * sizeof *b->expert_in);
+        memcpy(b->expert_in + i * width, g->io->from + b->members[i] * width, width * sizeof *b->expert_in);
         if (g->predicts)
             memcpy(b->expert_x + i * d, g->predicts + b->members[i] * d, d * sizeof *b->expert_x);
     }
@@ -327,26 +325,24 @@ static void scatter_rows(void *context, size_t begin, size_t end, unsigned worke
     (void)worker;
     const group *g = context;
     const scratch *b = &g->s->scratch;
+    size_t width = g->io->width;
     for (size_t i = begin; i < end; i++) {
-        float share = g->shares[b->members[i] * g->stride], *to = g->to + b->members[i] * g->width;
-        const float *from = b->expert_out + i * g->width;
-        for (size_t c = 0; c < g->width; c++)
+        float share = g->shares[b->members[i] * g->stride], *to = g->io->to + b->members[i] * width;
+        const float *from = b->expert_out + i * width;
+        for (size_t c = 0; c < width; c++)
             to[c] += share * from[c];
     }
 }
 
 /* Computes one expert for those of rows [first, first + count) that chose it. */
-static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t first, size_t count)
+static void compute_expert(hearth_session *s, const experts_io *io, uint32_t expert, size_t first, size_t count)
 {
+    uint32_t layer = io->layer;
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
-    size_t width = expert_width(s, layer), members = 0;
+    size_t width = io->width, members = 0;
     group g = {.s = s,
-               .from = l->ffn.latent            ? b->latent_in
-                       : l->experts_norm.weight ? b->expert_normed
-                                                : b->normed,
-               .to = l->ffn.latent ? b->latent_out : b->added,
-               .width = width,
+               .io = io,
                .shares = b->shares + expert,
                .stride = l->ffn.router.expert_count,
                .predicts = predictor_input(s, layer)};
@@ -361,7 +357,7 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     compute(&job, layer, width);
     for (uint32_t i = 0; s->observer.see && i < job.neuron_count; i++) /* there is one row, which chose the expert */
         b->seen[job.first_neuron + i] *= g.shares[first * g.stride];
-    const float *biases = down_biases(s, layer);
+    const float *biases = ffn_down_biases(s, layer);
     for (size_t i = 0; biases && i < members; i++)
         s->engine->runtime->kernels.add(biases + expert * width, width, job.output + i * width);
     pool_run(threads, members, 1, scatter_rows, &g);
@@ -412,7 +408,11 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length, width = expert_width(s, layer);
-    float *sums = l->ffn.latent ? b->latent_out : b->added;
+    experts_io io = {layer, width,
+                     l->ffn.latent            ? b->latent_in
+                     : l->experts_norm.weight ? b->expert_normed
+                                              : b->normed,
+                     l->ffn.latent ? b->latent_out : b->added};
     if (l->experts_norm.weight)
         forward_norm(s, &l->experts_norm, d, count, b->x + first * d, b->expert_normed + first * d);
     if (l->ffn.latent) {
@@ -422,13 +422,16 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     if (count == 1 && !l->mask_in.data) {
         compute_listed(s, layer, first);
     } else {
-        memset(sums + first * width, 0, count * width * sizeof *sums);
-        for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
-            compute_expert(s, layer, e, first, count);
+        memset(io.to + first * width, 0, count * width * sizeof *io.to);
+        if (ffn_takes_whole_experts(s, layer))
+            ffn_compute_whole_experts(s, &io, first, count);
+        else
+            for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
+                compute_expert(s, &io, e, first, count);
     }
     if (l->ffn.latent) {
-        inputs_see(s, layer, INPUT_LATENT_OUT, sums + first * width, count);
-        multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
+        inputs_see(s, layer, INPUT_LATENT_OUT, io.to + first * width, count);
+        multiply(s, io.to + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
     }
     if (l->experts_post_norm.weight && !device_answers_twice(s, layer))
         forward_norm(s, &l->experts_post_norm, d, count, b->added + first * d, b->added + first * d);

@@ -1,5 +1,5 @@
 /* ffn_job.h - a feed-forward network with its input rows: that of a layer, some of its experts, or one of them. Shared by
- * ffn.c, ffn_experts.c and ffn_observe.c. */
+ * ffn.c, ffn_experts.c, ffn_whole_experts.c and ffn_observe.c. */
 #ifndef ENGINE_FFN_JOB_H
 #define ENGINE_FFN_JOB_H
 
@@ -60,6 +60,23 @@ void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known);
 /* Computes a layer with experts, as feed_forward does. In ffn_experts.c. */
 void ffn_experts_compute(hearth_session *s, uint32_t layer, size_t count);
 
+/* What the experts of a layer read, [B][width], and where their results are added up, [B][width]. */
+typedef struct experts_io {
+    uint32_t layer;
+    size_t width;
+    const float *from;
+    float *to;
+} experts_io;
+
+/* Returns whether the experts of a layer can be computed by ffn_compute_whole_experts: nothing of them is left out, and
+ * nobody looks at single neurons. In ffn_whole_experts.c, as that is. */
+bool ffn_takes_whole_experts(const hearth_session *s, uint32_t layer);
+/* Adds to io->to what the chosen experts give for rows [first, first + count), expert after expert, and counts. */
+void ffn_compute_whole_experts(hearth_session *s, const experts_io *io, size_t first, size_t count);
+/* Returns the experts' biases of down [experts][width] where the CPU adds them: a device that has neurons of the layer adds them
+ * all. NULL: there is nothing to add. */
+const float *ffn_down_biases(const hearth_session *s, uint32_t layer);
+
 /* Marks in scratch.wanted and .seen what the CPU's neurons of a job did with row t. */
 void ffn_show(const ffn_job *job, size_t t);
 /* Shows an observer row t of the batch, whose neurons are marked. */
@@ -80,6 +97,8 @@ void ffn_cut_rows(void *context, size_t begin, size_t end, unsigned worker);
 /* Subtracts from the first values [neuron_count] of one token what the layer says (ffn_shape.cut); what is below becomes 0. */
 void ffn_cut(const ffn_job *job, float *first);
 
+/* Adds the biases [neuron_count], which may be NULL, to row i of scratch.gate and .up, and computes its activations. */
+void ffn_activate_row(const ffn_job *job, const float *first_bias, const float *second_bias, size_t i);
 /* Computes the activations h of n neurons of one token from their values; h is gate or up. */
 void ffn_activate(const ffn_job *job, float *gate, float *up, size_t n, float *h);
 /* Applies the activation to n first values (gate, or up in plain networks) of one token. */

@@ -18,23 +18,28 @@
 
 typedef struct product_job {
     const kernels *kernels;
-    const product *products;
-    size_t count;
-    kernel_input x;
+    const kernel_input *x;
+    const expert_group *groups;
+    const expert_product *products;
+    size_t rows; /* of all products of a group */
 } product_job;
 
-/* Items are the rows of all products, one matrix after the other. */
+/* Items are the rows of all products of a group, one matrix after the other; and so on, group after group. */
 static void multiply_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const product_job *job = context;
-    size_t first = 0; /* item that is row 0 of product i */
-    for (size_t i = 0; i < job->count && first < end; first += job->products[i++].w->rows) {
-        const matrix *w = job->products[i].w;
-        size_t from = begin > first ? begin - first : 0;
-        size_t to = end - first < w->rows ? end - first : w->rows;
-        if (from < to)
-            job->kernels->product[w->format](w, NULL, from, to, &job->x, job->products[i].y, w->rows);
+    while (begin < end) {
+        const expert_group *g = &job->groups[begin / job->rows];
+        const expert_product *p = job->products;
+        size_t row = begin % job->rows;
+        while (row >= p->rows)
+            row -= p++->rows;
+        size_t stop = p->rows - row < end - begin ? p->rows : row + (end - begin);
+        matrix w = matrix_rows(p->w, g->expert * p->stride, p->rows);
+        kernel_input x = some_tokens(job->x, g->first, g->count);
+        job->kernels->product[w.format](&w, NULL, row, stop, &x, p->y + (size_t)g->first * p->rows, p->rows);
+        begin += stop - row;
     }
 }
 
@@ -102,17 +107,29 @@ static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned thr
     return (run * rows / bytes / STREAMS + 1) * STREAMS;
 }
 
-void multiply(const hearth_session *s, const float *x, size_t count, const product *products, size_t n)
+void multiply_experts(const hearth_session *s, const kernel_input *x, const expert_group *groups, size_t group_count,
+                      const expert_product *products, size_t n)
 {
     const hearth_runtime *r = s->engine->runtime;
-    const matrix *matrices[MAX_PRODUCTS] = {products[0].w}; /* there is always one */
     size_t rows = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        matrices[i] = products[i].w;
-        rows += products[i].w->rows;
-        bytes += matrix_bytes(products[i].w);
+        rows += products[i].rows;
+        bytes += products[i].rows * products[i].w->row_bytes;
     }
-    product_job job = {&r->kernels, products, n,
-                       products_input(s, x, count, products[0].w->columns, matrices, n, &s->scratch.rounded)};
-    pool_run(r->threads, rows, choose_grain(count, rows, bytes, pool_threads(r->threads)), multiply_rows, &job);
+    product_job job = {&r->kernels, x, groups, products, rows};
+    size_t grain =
+        choose_grain(x->count / group_count, group_count * rows, group_count * bytes, pool_threads(r->threads));
+    pool_run(r->threads, group_count * rows, grain, multiply_rows, &job);
+}
+
+void multiply(const hearth_session *s, const float *x, size_t count, const product *products, size_t n)
+{
+    const matrix *matrices[MAX_PRODUCTS] = {products[0].w}; /* there is always one */
+    expert_product whole[MAX_PRODUCTS] = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        matrices[i] = products[i].w;
+        whole[i] = (expert_product){products[i].w, products[i].y, products[i].w->rows, 0};
+    }
+    kernel_input input = products_input(s, x, count, products[0].w->columns, matrices, n, &s->scratch.rounded);
+    multiply_experts(s, &input, &(expert_group){0, 0, (uint32_t)count}, 1, whole, n);
 }

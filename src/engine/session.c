@@ -101,9 +101,10 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     const hyperparameters *h = &s->engine->model->hyper;
     layer_sizes most = model_largest(s->engine->model);
     size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query, key = most.key;
+    size_t pairs = expert_pairs(rows, most.used);
     /* rows of one network each, or one row of all experts that it uses */
-    size_t activations = rows * most.network > most.listed ? rows * most.network : most.listed;
-    size_t rounded = rows * s->widest > most.listed ? rows : (most.listed + s->widest - 1) / s->widest;
+    size_t activations = pairs * most.network > most.listed ? pairs * most.network : most.listed;
+    size_t rounded = pairs * s->widest > most.listed ? pairs : (most.listed + s->widest - 1) / s->widest;
     scratch *b = &s->scratch;
     layout l = {block, 0};
     b->x = take(&l, rows * d, sizeof *b->x);
@@ -128,8 +129,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->router = take(&l, rows * most.experts, sizeof *b->router);
         b->shares = take(&l, rows * most.experts, sizeof *b->shares);
         size_t widest_expert = d > most.latent ? d : most.latent;
-        b->expert_in = take(&l, rows * widest_expert, sizeof *b->expert_in);
-        b->expert_out = take(&l, rows * widest_expert, sizeof *b->expert_out);
+        b->expert_in = take(&l, pairs * widest_expert, sizeof *b->expert_in);
+        b->expert_out = take(&l, pairs * widest_expert, sizeof *b->expert_out);
         b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);
         b->latent_out = take(&l, rows * most.latent, sizeof *b->latent_out);
         b->expert_normed = take(&l, s->engine->model->family->dense_beside ? rows * d : 0, sizeof *b->expert_normed);
@@ -137,7 +138,9 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_places = take(&l, most.listed, sizeof *b->expert_places);
         b->shared_shares = take(&l, rows, sizeof *b->shared_shares);
         b->seen_experts = take(&l, most.experts, sizeof *b->seen_experts);
-        b->members = take(&l, rows, sizeof *b->members);
+        b->members = take(&l, pairs, sizeof *b->members);
+        b->chosen = take(&l, pairs, sizeof *b->chosen);
+        b->groups = take(&l, most.experts, sizeof *b->groups);
     }
     if (h->per_layer_length > 0) {
         size_t all = (size_t)h->per_layer_length * h->layer_count;

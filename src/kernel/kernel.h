@@ -41,16 +41,24 @@ typedef struct kernel_input {
     unsigned streams;        /* rows that are best read from memory at once: 4, or 8 (or 0). It changes no result */
 } kernel_input;
 
+/* Returns tokens [first, first + count) alone. */
+static inline kernel_input some_tokens(const kernel_input *x, size_t first, size_t count)
+{
+    size_t n = x->columns;
+    kernel_input some = {.count = count, .columns = n, .values = x->values + first * n, .streams = x->streams};
+    if (x->q) {
+        some.q = x->q + first * n;
+        some.scales = x->scales + first * (n / Q8_BLOCK);
+        some.sums = x->sums + first * (n / Q8_SUM);
+    }
+    some.bfloats = x->bfloats ? x->bfloats + first * n : NULL;
+    return some;
+}
+
 /* Returns token t alone. */
 static inline kernel_input one_token(const kernel_input *x, size_t t)
 {
-    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns, .streams = x->streams};
-    if (x->q) {
-        one.q = x->q + t * x->columns;
-        one.scales = x->scales + t * (x->columns / Q8_BLOCK);
-        one.sums = x->sums + t * (x->columns / Q8_SUM);
-    }
-    return one;
+    return some_tokens(x, t, 1);
 }
 
 /* Up to so many tokens, a product gives each token the same bytes as if it were alone. */
