@@ -5,6 +5,8 @@
 #include "../src/file/weights.h"
 #include "file_build.h"
 
+#include <math.h>
+
 #define GOLDEN HEARTH_DATA "/golden/"
 #define MODELS HEARTH_DATA "/models/"
 
@@ -164,6 +166,29 @@ static void test_added_tokens(void **state)
     close_vocabulary(&v);
 }
 
+/* A model of text and pictures says the ids in its text's config, or nothing, and the size of the vocabulary likewise. */
+static void test_nested_vocabulary(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "{\"text_config\": {\"vocab_size\": 515, \"bos_token_id\": 1, \"eos_token_id\": [2, 512]}}",
+        "{\"bos_token_id\": 1, \"eos_token_id\": [2, 512], \"text_config\": {}}"};
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        vocabulary_folder v;
+        hearth_error error;
+        json_t *config;
+        must(json_parse(&config, configs[i], strlen(configs[i]), "config", &error), &error);
+        open_vocabulary(&v);
+        must(huggingface_add_tokenizer(v.c, v.path, config, &error), &error);
+        assert_int_equal(checkpoint_find(v.c, "tokenizer.ggml.tokens")->count, 515);
+        assert_int_equal(number_of(v.c, "tokenizer.ggml.bos_token_id"), 1);
+        assert_int_equal(number_of(v.c, "tokenizer.ggml.eos_token_id"), 2);
+        assert_int_equal(checkpoint_find(v.c, "tokenizer.hearth.end_tokens")->count, 2);
+        json_decref(config);
+        close_vocabulary(&v);
+    }
+}
+
 static void test_bad_tokenizers(void **state)
 {
     (void)state;
@@ -205,7 +230,7 @@ static void load_golden(const char *name, const char *prefix, json_t **config, c
     hearth_error error;
     char path[512];
     snprintf(path, sizeof path, GOLDEN "%s/config.json", name);
-    must(json_parse_file(config, path, &error), &error);
+    must(json_parse_python(config, path, &error), &error);
     snprintf(path, sizeof path, GOLDEN "%s", name);
     must(checkpoint_create(files, path, &error), &error);
     must(weights_add_folder(*files, path, &error), &error);
@@ -269,6 +294,87 @@ static void test_nested(void **state)
     }
 }
 
+/* What published configs leave out, and what transformers takes for it then; null is another thing than nothing. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *golden, *key;
+        bool is_null;
+        double base, share, score_cap, logit_cap; /* -1: not looked at */
+    } rows[] = {
+        {"gemma3", "rope_theta", false, 1e6, -1, 0, 0},
+        {"gemma3n", "rope_theta", false, 1e6, -1, 0, -1},
+        {"gemma3n", "final_logit_softcapping", false, -1, -1, 0, 30},
+        {"smollm3", "rope_theta", false, 2e6, -1, 0, 0},
+        {"mixtral", "rope_theta", false, 1e6, -1, 0, 0},
+        {"glm4-moe", "partial_rotary_factor", false, -1, 0.5, 0, 0},
+        {"nemotron", "partial_rotary_factor", false, -1, 0.5, 0, 0},
+        {"gemma2", "attn_logit_softcapping", false, -1, -1, 50, -1},
+        {"gemma2", "final_logit_softcapping", false, -1, -1, -1, 30},
+        {"gemma2", "attn_logit_softcapping", true, -1, -1, 0, -1},
+        {"gemma2", "final_logit_softcapping", true, -1, -1, -1, 0},
+        {"llama", "rope_theta", false, 10000, -1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *config;
+        checkpoint *files, *stored;
+        hearth_model *m;
+        hearth_error error;
+        load_golden(rows[i].golden, "", &config, &files, &stored);
+        json_object_del(config, rows[i].key);
+        if (rows[i].is_null)
+            json_object_set_new(config, rows[i].key, json_null());
+        must(understand(&m, stored, config, &error), &error);
+        const model_layer *l = m->layers;
+        while (l->attention.window > 0 && l < m->layers + m->hyper.layer_count - 1)
+            l++;
+        const rotary *turns = l->attention.rotary;
+        double base = pow(turns->frequencies[1], -(double)turns->pairs);
+        double share = 2.0 * turns->pairs / l->attention.head_length;
+        if ((rows[i].base >= 0 && fabs(base / rows[i].base - 1) > 1e-9) ||
+            (rows[i].share >= 0 && share != rows[i].share) ||
+            (rows[i].score_cap >= 0 && (double)l->attention.softcap != rows[i].score_cap) ||
+            (rows[i].logit_cap >= 0 && (double)m->hyper.logit_softcap != rows[i].logit_cap))
+            fail_msg("%s without %s: base %g, share %g, caps %g and %g", rows[i].golden, rows[i].key, base, share,
+                     (double)l->attention.softcap, (double)m->hyper.logit_softcap);
+        hearth_model_close(m);
+        checkpoint_close(stored);
+        checkpoint_close(files);
+        json_decref(config);
+    }
+}
+
+/* Tensors of other types than hearth knows, where a folder's tensors are put into another form than they are stored in. */
+static void test_foreign_tensors(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"gemma3", "model.norm.weight"},
+                                          {"gemma3", "model.layers.0.self_attn.q_proj.weight"},
+                                          {"nemotron", "model.norm.weight"},
+                                          {"nemotron-h", "backbone.layers.0.mixer.A_log"},
+                                          {"gpt-oss", "model.layers.0.mlp.experts.gate_up_proj"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *config;
+        checkpoint *files, *stored;
+        hearth_model *m;
+        hearth_error error = {0};
+        load_golden(rows[i][0], "", &config, &files, &stored);
+        stored_tensor *t = NULL;
+        for (size_t k = 0; k < stored->tensor_count; k++)
+            if (strcmp(stored->tensors[k].name, rows[i][1]) == 0)
+                t = &stored->tensors[k];
+        assert_non_null(t);
+        *t = (stored_tensor){
+            .name = t->name, .format = FORMAT_STORED_COUNT, .rank = 1, .shape = {1, 1, 1, 1}, .foreign = "LongStorage"};
+        assert_int_not_equal(understand(&m, stored, config, &error), HEARTH_OK);
+        expect_text(&error, "LongStorage");
+        checkpoint_close(stored);
+        checkpoint_close(files);
+        json_decref(config);
+    }
+}
+
 /* A layer behind the last one that guesses tokens ahead is left out, where the config announces it. */
 static void test_draft(void **state)
 {
@@ -303,9 +409,11 @@ static void test_draft(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),          cmocka_unit_test(test_tied),         cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_draft),          cmocka_unit_test(test_folder_names), cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_bad_tokenizers),
+        cmocka_unit_test(test_order),           cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_nested),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_draft),
+        cmocka_unit_test(test_folder_names),    cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_bad_tokenizers),  cmocka_unit_test(test_nested_vocabulary),
     };
     return run_group(tests, NULL, NULL);
 }

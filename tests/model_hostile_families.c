@@ -80,7 +80,7 @@ static const struct {
     {"gemma3n", "gemma3n.altup.active_idx", 'u', 4, HEARTH_FORMAT, "altup.active_idx: is not below altup.num_inputs"},
     {"gemma3n", "gemma3n.activation_sparsity_scale", 'b', 1, HEARTH_FORMAT, "is not an array of one number per layer"},
     {"gemma2", "gemma2.attn_logit_softcapping", 'f', -5, HEARTH_FORMAT, "attn_logit_softcapping: is -5"},
-    {"gemma2", "gemma2.final_logit_softcapping", 'f', 0, HEARTH_FORMAT, "final_logit_softcapping: is 0"},
+    {"gemma2", "gemma2.final_logit_softcapping", 'f', -1, HEARTH_FORMAT, "final_logit_softcapping: is -1"},
     {"minicpm-s", "minicpm.residual_scale", 'f', 0, HEARTH_FORMAT, "residual_scale: is 0"},
     {"minicpm-s", "minicpm.embedding_scale", 'f', INFINITY, HEARTH_FORMAT, "embedding_scale: is inf"},
     {"minicpm-s", "minicpm.hidden_activation_param", 'f', -1, HEARTH_FORMAT,

@@ -210,15 +210,19 @@ typedef struct family {
     rope_pairing pairing;
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
+    float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
+    float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
     bool plain_windows;             /* layers with a window rotate without the scaling of the others         */
     uint32_t dropped_positions;     /* first rows of a folder's table of positions that no position uses     */
 
     bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none       */
+    uint32_t file_window;           /* where a GGUF file lacks the key; 0: none                              */
     layer_pattern without_window;   /* layers that see all positions                                         */
     bool norm_whole;                /* norms of query and key take all heads together                        */
     bool norm_values;               /* values are normed, each head alone, without weights                   */
+    float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
     bool unit_scale;                /* scores are not divided by anything                                    */
     bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
 

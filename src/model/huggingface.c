@@ -150,7 +150,8 @@ static hearth_status read_multi_query(folder_reader *r)
 /* Reads which share of a head is rotated. */
 static hearth_status read_rotated_share(folder_reader *r)
 {
-    double share = 1, length = r->layer.attention.head_length;
+    double share = r->family->rotated_share > 0 ? (double)r->family->rotated_share : 1;
+    double length = r->layer.attention.head_length;
     bool found;
     if (r->family->unrotated)
         return HEARTH_OK;
@@ -239,8 +240,8 @@ static hearth_status read_window(folder_reader *r)
     TRY(json_get_uint(r->config, "sliding_window", &window, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
     TRY(folder_check_layers(r, "sliding_window_layout", r->family->without_window));
-    if (window == 0)
-        return HEARTH_OK;
+    if (window == 0) /* where GGUF has a default of its own, that is to be said */
+        return r->family->file_window > 0 ? folder_set_size(r, "attention.sliding_window", 0) : HEARTH_OK;
     TRY(folder_set_size(r, "attention.sliding_window", window));
     return read_window_layers(r);
 }
@@ -248,16 +249,14 @@ static hearth_status read_window(folder_reader *r)
 /* Reads what divides or multiplies scores and logits, under the names of several families. */
 static hearth_status read_scales(folder_reader *r)
 {
-    static const struct {
-        const char *config_key, *key;
-    } caps[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
-                {"final_logit_softcapping", "final_logit_softcapping"}};
+    static const char *const caps[] = {"attn_logit_softcapping",
+                                       "final_logit_softcapping"}; /* GGUF has the same names */
     double value, layers = r->hyper.layer_count;
     bool found;
     for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
-        TRY(folder_get_positive(r, r->config, r->name, caps[i].config_key, &value, &found));
-        if (found)
-            TRY(folder_set_number(r, caps[i].key, value));
+        TRY(folder_get_positive(r, r->config, r->name, caps[i], &value, &found));
+        if (found || json_is_null(json_object_get(r->config, caps[i]))) /* null: there is none, whatever the default */
+            TRY(folder_set_number(r, caps[i], found ? value : 0));
     }
     TRY(folder_get_positive(r, r->config, r->name, "query_pre_attn_scalar", &value, &found));
     if (found)
@@ -428,6 +427,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(read_activation(&r));
     TRY(folder_read_rope(&r));
     bool tied = r.family->folder_tied, found;
+    TRY(json_get_bool(r.config, "tie_word_embeddings", &tied, &found, name, error));
     TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
     return folder_add_tensors(&r, tied);
 }

@@ -232,7 +232,7 @@ hearth_status folder_read_rope(folder_reader *r)
     bool found;
     if (r->family->unrotated)
         return HEARTH_OK;
-    r->rope_base = 10000;
+    r->rope_base = r->family->rope_base > 0 ? (double)r->family->rope_base : 10000;
     if (r->family->window_base > 0) {
         double base = (double)r->family->window_base;
         TRY(folder_get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));

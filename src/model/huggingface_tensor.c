@@ -82,7 +82,7 @@ static hearth_status order_values(folder_reader *r, const tensor_rule *rule, sto
     const recurrent_shape *shape = &r->layer.recurrent;
     bool vector = rule->rows == DIMENSION_NONE, columns = rule->flags & TENSOR_VALUE_COLUMNS;
     dimension of = vector || columns ? rule->columns : rule->rows;
-    if (t->rank != (vector ? 1 : 2) || t->foreign || number_is_block(t->format) ||
+    if (t->rank != (vector ? 1 : 2) || number_is_block(t->format) ||
         t->shape[vector || columns ? 0 : 1] != hyper_dimension(&r->hyper, &r->layer, of))
         return HEARTH_OK; /* binding refuses it */
     t->values = (head_order){.groups = shape->key_count,
@@ -153,6 +153,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char
 {
     const attention_shape *a = &r->layer.attention;
     uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
+    if (t->foreign) /* it has neither values nor a format; binding refuses it */
+        return HEARTH_OK;
     if (rule->rotary != DIMENSION_NONE)
         t->rotary_heads = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->rotary);
     if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {

@@ -177,10 +177,12 @@ static hearth_status set_named(const vocabulary *v, const json_t *settings, cons
 static hearth_status set_ends(const vocabulary *v, const json_t *config, const json_t *generation)
 {
     enum { ENDS_LIMIT = 64 };
-    uint32_t ends[2 * ENDS_LIMIT];
+    const json_t *lists[] = {json_object_get(config, "eos_token_id"),
+                             json_object_get(json_object_get(config, "text_config"), "eos_token_id"),
+                             json_object_get(generation, "eos_token_id")};
+    uint32_t ends[sizeof lists / sizeof *lists * ENDS_LIMIT];
     size_t count = 0;
-    const json_t *lists[] = {json_object_get(config, "eos_token_id"), json_object_get(generation, "eos_token_id")};
-    for (size_t l = 0; l < 2; l++)
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (size_t i = 0; i < json_array_size(lists[l]) && i < ENDS_LIMIT; i++) {
             const json_t *id = json_array_get(lists[l], i);
             if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < v->size)
@@ -190,7 +192,7 @@ static hearth_status set_ends(const vocabulary *v, const json_t *config, const j
                       : checkpoint_set_numbers(v->out, "tokenizer.hearth.end_tokens", VALUE_U32, ends, count, v->error);
 }
 
-/* Sets the ids of BOS and EOS: from config.json, else from generation_config.json, else by the texts in
+/* Sets the ids of BOS and EOS: from config.json or the config of text in it, else from generation_config.json, else by the texts in
  * tokenizer_config.json; else those of the vocabulary's file stay. */
 static hearth_status set_ids(const vocabulary *v, const json_t *config, const json_t *generation,
                              const json_t *settings)
@@ -199,8 +201,10 @@ static hearth_status set_ids(const vocabulary *v, const json_t *config, const js
     const struct {
         const json_t *object;
         const char *name;
-    } sources[] = {{config, "config.json"}, {generation, "generation_config.json"}};
-    for (size_t i = 0; i < 2; i++) {
+    } sources[] = {{config, "config.json"},
+                   {json_object_get(config, "text_config"), "config.json: text_config"},
+                   {generation, "generation_config.json"}};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         char name[1024];
         snprintf(name, sizeof name, "%s: %s", v->out->path, sources[i].name);
         TRY(set_id(v->out, sources[i].object, "bos_token_id", "tokenizer.ggml.bos_token_id", v->size, name, &bos,
@@ -245,13 +249,13 @@ static hearth_status read_optional(json_t **out, const char *folder, const char 
     return status;
 }
 
-/* Returns the number of rows of the embedding; 0 where it differs from config.json's, which binding will refuse. */
-static uint32_t vocabulary_size(const checkpoint *c, const json_t *config)
+/* Returns the number of rows of the embedding; 0 where it is none, which binding will refuse, as it will one that differs from
+ * config.json. */
+static uint32_t vocabulary_size(const checkpoint *c)
 {
     const stored_tensor *embedding = checkpoint_find_tensor(c, "token_embd.weight");
-    json_int_t size = json_integer_value(json_object_get(config, "vocab_size"));
-    bool agree = embedding && embedding->rank == 2 && size > 0 && embedding->shape[1] == (uint64_t)size;
-    return agree ? (uint32_t)size : 0;
+    bool fits = embedding && embedding->rank == 2 && embedding->shape[1] <= INT32_MAX;
+    return fits ? (uint32_t)embedding->shape[1] : 0;
 }
 
 /* Adds everything that the folder's JSON files say to the vocabulary of tokenizer.model. */
@@ -339,7 +343,7 @@ static hearth_status add_pieces(checkpoint *c, const char *folder, bool *found, 
 
 hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error)
 {
-    vocabulary v = {.out = c, .error = error, .size = vocabulary_size(c, config)};
+    vocabulary v = {.out = c, .error = error, .size = vocabulary_size(c)};
     hearth_error why;
     bool found;
     if (v.size == 0)

@@ -36,7 +36,7 @@ const size_setting size_settings[] = {
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
                                                                                 LAYER(attention.kv_head_count), 1u << 16, false, false},
-    {"attention.key_length",    {"head_dim"},                                   LAYER(attention.head_length),   HEAD_LIMIT, false, false},
+    {"attention.key_length",    {"head_dim", "attention_head_dim"},             LAYER(attention.head_length),   HEAD_LIMIT, false, false},
 };
 // clang-format on
 const size_t size_setting_count = sizeof size_settings / sizeof *size_settings;
@@ -337,12 +337,27 @@ static hearth_status derive_vocabulary(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads a soft cap; 0: there is none. known: where there is no key. */
+static hearth_status read_cap(const hyper_reader *r, const char *name, float known, float *out)
+{
+    char key[KEY_SIZE];
+    bool found;
+    *out = known;
+    hyper_key(key, r->family, name);
+    TRY(checkpoint_get_f32(r->source, key, out, &found, r->error));
+    if (!isfinite(*out) || *out < 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is %g, expected a positive number, or 0 for none",
+                    r->source->path, key, (double)*out);
+    return HEARTH_OK;
+}
+
 /* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
 static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
 {
     const hyperparameters *h = r->hyper;
     attention_shape *a = &r->model->layers[layer].attention;
     bool found, windowed = true;
+    a->window = r->family->file_window;
     TRY(read_layer_size(r, "attention.sliding_window", layer, &a->window, &found));
     TRY(has_window(r, layer, &windowed));
     a->window = windowed ? a->window : 0;
@@ -353,7 +368,7 @@ static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
     a->gated = r->family->gated_attention;
-    return read_positive(r, "attn_logit_softcapping", &a->softcap, &found);
+    return read_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
 }
 
 /* Reads which row of the table of positions is that of position 0. PowerInfer's files hold the whole table, and
@@ -433,7 +448,7 @@ static hearth_status read_scales(const hyper_reader *r)
     TRY(read_positive(r, "residual_scale", &h->residual_scale, optional));
     TRY(read_positive(r, "logit_scale", &divisor, optional));
     h->logit_scale = 1 / divisor;
-    return read_positive(r, "final_logit_softcapping", &h->logit_softcap, &found);
+    return read_cap(r, "final_logit_softcapping", r->family->logit_cap, &h->logit_softcap);
 }
 
 /* Reads the FFN activation. llama.cpp derives it from the architecture; files of ReLU models name it; PowerInfer's
