@@ -13,9 +13,9 @@
 #define BLANK "\xe2\x96\x81"
 
 /* Ids: <unk> 0, <s> 1, </s> 2, the byte b 3 + b, then these. */
-static const char *const pieces[] = {BLANK "Hello", BLANK "wor", "ld",   "EN", "D",   "ab",       "a",
-                                     "b",           "cd",        "\n\n", "Us", "er:", "\xc3\xa9", "STOP"};
-enum { HELLO = 259, WOR, LD, EN, D, AB, A, B, CD, LINES, US, ER, E_ACUTE, STOP, VOCABULARY };
+static const char *const pieces[] = {BLANK "Hello", BLANK "wor", "ld", "EN",  "D",        "ab",   "a",     "b",
+                                     "cd",          "\n\n",      "Us", "er:", "\xc3\xa9", "STOP", "<mark>"};
+enum { HELLO = 259, WOR, LD, EN, D, AB, A, B, CD, LINES, US, ER, E_ACUTE, STOP, MARK, VOCABULARY };
 #define BYTE(b) (3 + (b))
 
 typedef struct fixture {
@@ -43,7 +43,7 @@ static void set_up(fixture *f)
     for (size_t i = HELLO; i < VOCABULARY; i++) {
         texts[i] = span_of(pieces[i - HELLO]);
         scores[i] = -(float)i;
-        types[i] = 1;
+        types[i] = i == MARK ? 3 : 1;
     }
     hearth_error e;
     memset(f, 0, sizeof *f);
@@ -112,6 +112,9 @@ static const example examples[] = {
     {{EN}, {"END"}, 0, "|none|EN"},
     {{EN, 2}, {"END"}, 0, "||end|EN"},
     {{A, EN}, {"END"}, 2, "a||length|EN"},
+    /* a control token, which has no text: what was held back goes out with it, and nothing lies across it */
+    {{EN, MARK, D, A}, {"END"}, 0, "|EN|D|a|none|"},
+    {{A, MARK, EN, D}, {"aEND", "END"}, 0, "|a|||string|"},
     /* overlapping itself: aab in aaab, abab...  */
     {{A, A, A, B}, {"aab"}, 0, "||a||string|"},
     {{AB, AB, AB, CD}, {"ababcd"}, 0, "||ab||string|"},

@@ -384,6 +384,8 @@ def check_responses(s):
          [("message", "assistant", [("output_text", text)])])
     same("what it is", (answer["object"], answer["status"], answer["incomplete_details"]),
          ("response", "incomplete", {"reason": "max_output_tokens"}))
+    same("and of its item", answer["output"][0]["status"], "incomplete")
+    same("what has nothing to be included", s.ask(RESPONSES, response("Tell me", include=["reasoning.encrypted_content"]))[0], 200)
     used, others = answer["usage"], expected["usage"]
     same("its usage", (used["input_tokens"], used["output_tokens"], used["total_tokens"]),
          (others["prompt_tokens"], 24, others["total_tokens"]))
@@ -407,6 +409,7 @@ def check_responses(s):
     whole = events[-1]["response"]
     same("its end", (whole["output"][0]["content"], whole["usage"]["output_tokens"], whole["status"]),
          (answer["output"][0]["content"], 24, "incomplete"))
+    same("the end of its item", [e["item"]["status"] for e in events if "item" in e], ["in_progress", "incomplete"])
     same("the ids of its item", {e["item_id"] for e in events if "item_id" in e}, {whole["output"][0]["id"]})
 
 
@@ -503,6 +506,8 @@ def check_probabilities(s):
         check("a probability beside that of another command", abs(a - b) < 1e-3, (a, b))
     nothing = s.ask(TEXT, completion("Once upon", logprobs=0, max_tokens=0, echo=True))[2]
     same("an echo alone", (nothing["choices"][0]["text"], nothing["usage"]["completion_tokens"]), ("Once upon", 0))
+    formed = s.ask(TEXT, completion("Once upon", logprobs=1, max_tokens=1, echo=True, grammar='root ::= "Q"'))
+    same("an echo and a token of a format", formed[2]["choices"][0]["text"], "Once uponQ")
     longer = s.ask(TEXT, completion([more], logprobs=1, max_tokens=4, echo=True))[2]["choices"][0]["logprobs"]
     same("an echo and an answer", len(longer["tokens"]), len(more) + 4)
     same("its beginning", longer["token_logprobs"][:len(more)], echoed["logprobs"]["token_logprobs"][:len(more)])
@@ -599,6 +604,14 @@ def check_vectors(s):
     s.await_metric("hearth_requests_cancelled_total", before + 1)
     check("nothing is left of it", s.is_idle())
     same("after it", vectors(s, texts), together)
+    # One text does not wait for the thousands of another request; and those nobody waits for any more are not read.
+    read, batch = s.metric("hearth_prompt_tokens_total"), begin(s, VECTORS, embedding([[3] * 14] * 1200))
+    s.await_metric("hearth_prompt_tokens_total", read + 14)
+    same("one text beside many", vectors(s, texts[0])[0], together[0])
+    batch.close()
+    check("nothing is left of many", s.is_idle())
+    read = s.metric("hearth_prompt_tokens_total") - read
+    check("many texts were not awaited", read < 14 * 1200, read)
 
 
 def check_pooling():
@@ -935,6 +948,39 @@ def check_guesses():
     s.end()
 
 
+def check_silence():
+    """A stream says that it is worked on while the model writes a call of a tool, which is told when it is complete."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+        template.write("{# <tool_call> #}{{ messages[0].content }}")
+        template.flush()
+        s = Server("--chat-template", template.name, "--ping-interval", "1", "--parallel", "1", "-t", "1")
+    rule = 'root ::= "<tool_call>{\\"name\\": \\"weather\\", \\"arguments\\": {\\"at\\": \\"" [a-z]{300} "\\"}}</tool_call>"'
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+    stream = begin(s, CHAT, chat("Tell me", tools=tools, grammar=rule, max_tokens=400, n=40, stream=True))
+    for _ in range(2):  # time passes while the model writes
+        s.await_metric("hearth_answers_running", 1)
+        s.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.2)
+        s.process.send_signal(signal.SIGCONT)
+        check("a stream is worked on", received(stream, b": waiting\n\n").endswith(b": waiting\n\n"))
+    stream.close()
+    s.end()
+
+
+def check_large_texts():
+    """What is short in a request and would be long in memory, or in time."""
+    s = Server("-t", "1", "-c", "512")
+    text = "a1" * 100000
+    status, _, answer = s.ask("/tokenize", {"content": text})
+    check("many tokens", status == 200 and answer["count"] == len(answer["tokens"]) > 131072, (status, answer.get("count")))
+    refused(s, "many tokens with their pieces", "/tokenize", {"content": text, "with_pieces": True}, 400, "content")
+    refused(s, "many tokens whose text is long", "/detokenize", b'{"tokens":[' + b"0," * 3800000 + b"0]}", 400, "tokens")
+    items = [{"type": "function_call", "call_id": "", "name": "", "arguments": ""}] * 50000
+    status = s.ask(RESPONSES, response([{"role": "user", "content": "Tell me"}] + items))[0]
+    check("many calls of tools", status in (200, 400), status)
+    s.end()
+
+
 def check_full():
     s = Server("--parallel", "1", "--queue", "63", "-t", "1")
     connection = begin(s, TEXT, dict(LONG, stream=True))
@@ -1177,7 +1223,7 @@ def main():
         part(s)
         print("%-24s %5.1f s" % (part.__name__, time.monotonic() - begun), flush=True)
     s.end()
-    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_full, check_end, check_memory, check_kept, check_keys,
+    for part in (check_hot_set, check_reasoning, check_tools, check_guesses, check_beats, check_silence, check_large_texts, check_full, check_end, check_memory, check_kept, check_keys,
                  check_large_requests, check_pooling, check_models, check_models_kept):
         if not only or part.__name__ in only:
             part()

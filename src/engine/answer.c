@@ -210,6 +210,11 @@ hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const cha
         TRY(constraint_accept(a->constraint, token, error));
     if (!is_end)
         TRY(detokenizer_push(a->pieces, token, &piece, error));
+    /* A control token, which has no text, is a mark of something else than what was said before it: what is held back belongs
+     * before the mark, and no stop string lies across it. */
+    bool is_mark = !is_end && piece.size == 0 && (hearth_token_attributes(a->model, token) & HEARTH_TOKEN_CONTROL);
+    for (size_t i = 0; is_mark && i < a->stop_count; i++)
+        a->stops[i].matched = 0;
     drop_shown(a);
     TRY(add_piece(a, piece, &stopped, error));
     a->token_count += !is_end;

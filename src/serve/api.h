@@ -119,8 +119,8 @@ bool conversation_join(const json_t *content, const char *path, const char *cons
 /* Appends a tool as OpenAI's chats describe it, its description before its parameters, as models have mostly seen it. description.data
  * and parameters may be NULL. false: no memory. */
 bool conversation_put_tool(json_t *tools, span name, span description, json_t *parameters);
-/* Replaces arguments of calls (a list; NULL: none) that are the text of an object by that object. */
-void conversation_parse_arguments(json_t *calls);
+/* Replaces the arguments of a call, where they are the text of an object, by that object. */
+void conversation_parse_arguments(json_t *call);
 /* Renders it. text [size] and ids [count] are freed with hearth_free; each pointer may be NULL. */
 bool conversation_text(const served *m, const conversation_fields *c, char **text, size_t *size, int32_t **ids,
                        size_t *count, problem *p);

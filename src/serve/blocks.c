@@ -54,8 +54,12 @@ static bool put_calls(talk *t, said *c, buffer *out)
 
 bool blocks_news(talk *t, said *c, buffer *out)
 {
-    return conversation_finish(c) && put_piece(t, BLOCK_THOUGHTS, &c->thoughts, out) &&
-           put_piece(t, BLOCK_TEXT, &c->text, out) && put_calls(t, c, out) && (!c->has_ended || close_block(t, out));
+    blocks *b = t->own;
+    if (!conversation_finish(c) || !put_piece(t, BLOCK_THOUGHTS, &c->thoughts, out) ||
+        !put_piece(t, BLOCK_TEXT, &c->text, out) || !put_calls(t, c, out))
+        return false;
+    b->is_last = c->has_ended;
+    return !c->has_ended || close_block(t, out);
 }
 
 /* ------------------------------------------------------------------ calls */

@@ -14,6 +14,7 @@ typedef struct blocks {
     block_kind open;
     const json_t *call; /* of an open BLOCK_CALL: as in a message of OpenAI's chat */
     uint32_t count;     /* of blocks that were opened */
+    bool is_last;       /* what is open is closed by the end of the answer */
 } blocks;
 
 typedef struct blocks_api {

@@ -5,8 +5,6 @@
 #include <math.h>
 
 #define MOST_CANDIDATES 20
-/* Of prompts, in one answer that is no stream: each takes some hundred bytes until it ends. */
-#define MOST_PROBABILITIES ((size_t)1 << 20)
 /* What an answer has where the request does not say, in OpenAI's API. */
 #define TOKENS_DEFAULT 16
 
@@ -178,11 +176,11 @@ static bool check_probabilities(const generation *g, const job *j, problem *p)
     size_t count = 0;
     for (size_t i = 0; i < j->prompt_count && j->scores_prompt && j->wants_probabilities && !g->streams; i++)
         count += j->prompts[i].count * (j->choice_count / j->prompt_count) * (j->candidate_count + 1);
-    return count <= MOST_PROBABILITIES ||
+    return count <= JOB_PROBABILITIES ||
            problem_field(
                p, "logprobs", "out_of_range",
                "logprobs: %zu of the prompts' tokens, at most %zu are allowed in one answer; a stream has no limit",
-               count, MOST_PROBABILITIES);
+               count, JOB_PROBABILITIES);
 }
 
 /* Fills in a job and sends it; *out is its talk. */

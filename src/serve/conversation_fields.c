@@ -82,18 +82,13 @@ static bool join_parts(json_t *message, const json_t *parts, const char *path, p
     return ok;
 }
 
-void conversation_parse_arguments(json_t *calls)
+void conversation_parse_arguments(json_t *call)
 {
-    size_t i;
-    json_t *call;
-    json_array_foreach(calls, i, call)
-    {
-        json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
-        json_t *object = json_is_string(text) ? json_loads(json_string_value(text), 0, NULL) : NULL;
-        if (json_is_object(object))
-            (void)json_object_set(function, "arguments", object);
-        json_decref(object);
-    }
+    json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
+    json_t *object = json_is_string(text) ? json_loads(json_string_value(text), 0, NULL) : NULL;
+    if (json_is_object(object))
+        (void)json_object_set(function, "arguments", object);
+    json_decref(object);
 }
 
 static bool read_message(json_t *message, const char *path, problem *p)
@@ -107,7 +102,8 @@ static bool read_message(json_t *message, const char *path, problem *p)
         return problem_field(p, role, "missing", "%s: is missing", role);
     if (strcmp(f.role.data, "developer") == 0 && json_object_set_new(message, "role", json_string("system")) != 0)
         return problem_of(p, NULL, HEARTH_NO_MEMORY, "role: out of memory");
-    conversation_parse_arguments(f.calls);
+    for (size_t i = 0; i < json_array_size(f.calls); i++)
+        conversation_parse_arguments(json_array_get(f.calls, i));
     return !json_is_array(f.content) || join_parts(message, f.content, path, p);
 }
 

@@ -38,6 +38,7 @@ struct driver {
     /* The thread's. */
     job *jobs, *newest; /* that have not ended      */
     size_t scheduled;   /* choices in the scheduler */
+    uint64_t turns;     /* see job.turn             */
     double looked, published, hot_published;
     /* What others may read. */
     pthread_mutex_t lock;
@@ -111,6 +112,7 @@ static void end_choice(driver *d, job_choice *c)
     job *j = c->job;
     metrics *m = d->options.metrics;
     c->ended = true;
+    job_choice_empty(c);
     metrics_add(m, METRIC_PROMPT_TOKENS, c->ending.prompt_tokens);
     metrics_add(m, METRIC_REUSED_TOKENS, c->ending.reused_tokens);
     if (c->ending.code && strcmp(c->ending.code, "too_slow") == 0) {
@@ -172,23 +174,6 @@ static bool on_token(void *user, const hearth_token *token)
                        c->job->wants_probabilities ? token->logits : NULL, d->vocabulary);
 }
 
-/* Lets a choice wait for a place. */
-static void wait_for_place(job_choice *c)
-{
-    c->next = NULL;
-    *c->job->last = c;
-    c->job->last = &c->next;
-}
-
-/* Takes the choice of a job that has waited longest; there is one. */
-static job_choice *take_waiting(job *j)
-{
-    job_choice *c = j->first;
-    j->first = c->next;
-    j->last = j->first ? j->last : &j->first;
-    return c;
-}
-
 /* Gives a place to a choice. */
 static void schedule(driver *d, job_choice *c)
 {
@@ -226,7 +211,7 @@ static job *next_job(const driver *d)
 {
     job *found = NULL;
     for (job *j = d->jobs; j; j = j->next)
-        if (j->first && may_begin(j->first) && (!found || j->running < found->running))
+        if (j->waiting.first && may_begin(j->waiting.first) && (!found || j->running < found->running))
             found = j;
     return found;
 }
@@ -235,7 +220,21 @@ static job *next_job(const driver *d)
 static void schedule_some(driver *d)
 {
     for (job *j; d->scheduled < d->options.session.sequences && (j = next_job(d));)
-        schedule(d, take_waiting(j));
+        schedule(d, choice_list_take(&j->waiting));
+}
+
+/* Lets the scorer, if it is free, read the prompt of the job that has waited longest since it was taken care of. So one with
+ * thousands of texts does not keep others waiting until it has them all. */
+static void score_next(driver *d)
+{
+    job *found = NULL;
+    for (job *j = d->jobs; j && !scorer_is_busy(d->scorer); j = j->next)
+        if (j->unread.first && (!found || j->turn < found->turn))
+            found = j;
+    if (!found)
+        return;
+    found->turn = d->turns++;
+    scorer_begin(d->scorer, choice_list_take(&found->unread));
 }
 
 /* Takes what came, in order. */
@@ -247,12 +246,9 @@ static void take_jobs(driver *d, bool waits)
         next = l->next;
         link_job(d, j);
         j->left = j->choice_count;
-        j->last = &j->first;
+        j->turn = d->turns++;
         for (size_t i = 0; i < j->choice_count; i++)
-            if (job_is_scored(j))
-                scorer_add(d->scorer, &j->choices[i]);
-            else
-                wait_for_place(&j->choices[i]);
+            choice_list_add(job_is_scored(j) ? &j->unread : &j->waiting, &j->choices[i]);
     }
 }
 
@@ -300,18 +296,15 @@ static void beat(driver *d, double now)
     }
 }
 
-/* Ends the choices of a job: those without a place now, which may be the end of the job; those with one in the scheduler's
- * next step; those of the scorer when it is their turn. */
+/* Ends the choices of a job: those that wait now, which may be the end of the job; those with a place in the scheduler's next
+ * step; that of the scorer in its next one. */
 static void cancel_job(driver *d, job *j)
 {
     for (size_t i = 0; j->running > 0 && i < j->choice_count; i++)
         if (j->choices[i].request)
             hearth_scheduler_cancel(d->scheduler, j->choices[i].request);
-    job_choice *waiting = j->first;
-    j->first = NULL;
-    j->last = &j->first;
-    for (job_choice *c = waiting, *next; c; c = next) {
-        next = c->next;
+    for (size_t all = j->left; all > 0 && (j->waiting.first || j->unread.first); all--) {
+        job_choice *c = choice_list_take(j->waiting.first ? &j->waiting : &j->unread);
         c->ending.stop = HEARTH_STOP_CANCELLED;
         end_choice(d, c);
     }
@@ -368,7 +361,7 @@ static void score_part(driver *d)
     job_choice *c;
     scorer_result result = scorer_step(d->scorer, &c);
     if (result == SCORER_SCORED)
-        wait_for_place(c);
+        choice_list_add(&c->job->waiting, c);
     if (result != SCORER_ENDED)
         return;
     if (c->ending.status == HEARTH_DEVICE)
@@ -388,6 +381,7 @@ static void step(driver *d)
     }
     cancel_jobs(d);
     schedule_some(d);
+    score_next(d);
     if (d->scheduled == 0 && !scorer_is_busy(d->scorer))
         return;
     if (d->options.computing)
@@ -550,6 +544,8 @@ void driver_destroy(driver *d)
 mailbox_result driver_send(driver *d, job *j)
 {
     j->driver = d;
+    if (!j->streams) /* it is not the client that takes events of whole answers, whose memory is bounded otherwise */
+        j->outbox.most_bytes = SIZE_MAX;
     job_share(j);
     mailbox_result result = mailbox_put(&d->box, &j->letter, job_places(j, j->choice_count));
     if (result != MAILBOX_TAKEN)

@@ -30,8 +30,9 @@
 #define POOL_BYTES ((size_t)36 << 10)
 /* The most that is passed to a socket at once. */
 #define PIECE_BYTES ((size_t)16 << 10)
-/* All bodies together. */
-#define BODIES_BYTES ((size_t)512 << 20)
+/* All bodies of requests together, and all of replies that are not streams. */
+#define BODIES_BYTES  ((size_t)512 << 20)
+#define REPLIES_BYTES ((size_t)512 << 20)
 /* A body that is too large is read and dropped up to so many times the bound, so that its client reads why. */
 #define DROPPED_TIMES 4
 /* How long clients may take to read that the server ends. */
@@ -52,7 +53,8 @@ typedef struct exchange {
     bool is_refused, is_too_large, no_memory; /* the body is dropped */
     bool is_handled;
     reply reply;
-    buffer out; /* of a stream: [size] of which out_at were passed on */
+    size_t counted; /* bytes of the reply, in serve.reply_bytes */
+    buffer out;     /* of a stream: [size] of which out_at were passed on */
     size_t out_at;
     bool out_ended;
 } exchange;
@@ -107,14 +109,30 @@ static enum MHD_Result queue(exchange *x, struct MHD_Response *response, const c
     return result;
 }
 
+/* Counts the bytes of a reply, until its client has read it; one that is too much with the others is replaced. */
+static void count_reply(exchange *x)
+{
+    problem p;
+    x->counted = x->reply.body.size;
+    if (atomic_fetch_add(&x->serve->reply_bytes, x->counted) + x->counted <= REPLIES_BYTES || x->reply.status != 200)
+        return;
+    atomic_fetch_sub(&x->serve->reply_bytes, x->counted);
+    x->counted = 0;
+    buffer_free(&x->reply.body);
+    (void)problem_set(&p, 503, "busy", "there is no memory for this reply, as other clients do not read theirs");
+    reply_problem(&x->reply, &p);
+}
+
 static enum MHD_Result queue_body(exchange *x)
 {
     const buffer *body = &x->reply.body;
     const page_file *f = x->reply.file;
+    count_reply(x);
     if (f) /* it is never written to */
         return queue(x, MHD_create_response_from_buffer(f->size, (void *)(uintptr_t)f->data, MHD_RESPMEM_PERSISTENT),
                      f->type);
-    return queue(x, MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_COPY), x->reply.type);
+    /* It is freed once the request is completed. */
+    return queue(x, MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_PERSISTENT), x->reply.type);
 }
 
 /* Passes on the next bytes of a stream; with none it waits. */
@@ -327,6 +345,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     buffer_free(&x->body);
     buffer_free(&x->out);
     buffer_free(&x->reply.body);
+    atomic_fetch_sub(&x->serve->reply_bytes, x->counted);
     atomic_fetch_sub(&x->serve->replies, x->is_handled);
     atomic_fetch_sub(&x->serve->exchanges, 1);
     mem_free(x);

@@ -25,12 +25,29 @@ job *job_new(size_t prompts, size_t choices)
     atomic_init(&j->cancelled, false);
     atomic_init(&j->socket, -1);
     outbox_init(&j->outbox, JOB_OUTBOX_BYTES);
+    j->unread.last = &j->unread.first;
+    j->waiting.last = &j->waiting.first;
     for (size_t i = 0; i < choices; i++) {
         c[i].job = j;
         c[i].number = (uint32_t)i;
         c[i].end = (event){.kind = EVENT_END, .is_fixed = true, .choice = (uint32_t)i, .ending = &c[i].ending};
     }
     return j;
+}
+
+void choice_list_add(choice_list *l, job_choice *c)
+{
+    c->next = NULL;
+    *l->last = c;
+    l->last = &c->next;
+}
+
+job_choice *choice_list_take(choice_list *l)
+{
+    job_choice *c = l->first;
+    l->first = c->next;
+    l->last = l->first ? l->last : &l->first;
+    return c;
 }
 
 void job_share(job *j)
@@ -48,15 +65,21 @@ size_t job_places(const job *j, size_t choices)
     return (choices + j->per_place - 1) / j->per_place;
 }
 
+void job_choice_empty(job_choice *c)
+{
+    hearth_sampler_destroy(c->sampler);
+    hearth_answer_destroy(c->answer);
+    c->sampler = NULL;
+    c->answer = NULL;
+}
+
 void job_release(job *j)
 {
     if (!j || atomic_fetch_sub(&j->owners, 1) > 1)
         return;
     outbox_destroy(&j->outbox);
-    for (size_t i = 0; i < j->choice_count; i++) {
-        hearth_sampler_destroy(j->choices[i].sampler);
-        hearth_answer_destroy(j->choices[i].answer);
-    }
+    for (size_t i = 0; i < j->choice_count; i++)
+        job_choice_empty(&j->choices[i]);
     hearth_grammar_destroy(j->grammar);
     for (size_t i = 0; i < j->prompt_count; i++)
         hearth_free(j->prompts[i].ids);

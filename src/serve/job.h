@@ -12,6 +12,8 @@
 
 #include <stdatomic.h>
 
+/* Probabilities of tokens in an answer that is no stream: each takes nearly a kilobyte until the answer is sent. */
+#define JOB_PROBABILITIES ((size_t)1 << 20)
 /* Text that waits for its reader; a reader who leaves more is given up. */
 #define JOB_OUTBOX_BYTES ((size_t)4 << 20)
 
@@ -36,6 +38,11 @@ typedef struct job_choice {
     ending ending;
     event end; /* part of the choice, so that no end is lost for want of memory */
 } job_choice;
+
+/* Choices of a job that wait, in order. */
+typedef struct choice_list {
+    job_choice *first, **last;
+} choice_list;
 
 typedef struct job {
     letter letter; /* first */
@@ -63,19 +70,27 @@ typedef struct job {
     struct job *next, *previous; /* all that have not ended     */
     double beat;                 /* time of its last token or beat; 0: none */
     bool is_too_slow;            /* its client                  */
-    job_choice *first, **last;   /* that have no place yet      */
-    size_t running;              /* that have one               */
-    size_t left;                 /* choices that have not ended */
+    choice_list unread;          /* choices whose prompt is to be scored, and is not yet */
+    choice_list waiting;         /* that have no place yet      */
+    uint64_t turn;  /* when it came, or when the scorer took one of its choices: the number of such moments before */
+    size_t running; /* choices that have a place   */
+    size_t left;    /* choices that have not ended */
+    size_t probabilities; /* told so far                 */
 } job;
 
 /* The job has one owner until it is sent. NULL: no memory. */
 job *job_new(size_t prompts, size_t choices);
+/* Appends a choice to one of its job's lists; takes the first one off, which there is. */
+void choice_list_add(choice_list *l, job_choice *c);
+job_choice *choice_list_take(choice_list *l);
 /* Another owner. */
 void job_share(job *j);
 /* Returns whether its prompts are read by the scorer. */
 bool job_is_scored(const job *j);
 /* Returns the answers that its first `choices` choices count as. */
 size_t job_places(const job *j, size_t choices);
+/* Frees what an answer needs while it is written, which may be megabytes; others of its job may go on for long. */
+void job_choice_empty(job_choice *c);
 /* Lets go of a job; NULL: of none. */
 void job_release(job *j);
 

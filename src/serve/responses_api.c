@@ -70,10 +70,16 @@ static json_t *call_json(const talk *t, const json_t *call, size_t index, const 
                      status);
 }
 
-/* Returns an item that has ended; the text is released. */
-static json_t *whole_item(const talk *t, block_kind kind, size_t index, json_t *text)
+/* Returns how an item ended: only the last one of an answer is cut, with the answer. */
+static const char *item_status(const talk *t, bool is_last)
 {
-    return item_json(t, kind, index, "completed", json_pack("[o]", part_json(kind, text)));
+    return is_last && talk_is_cut(t->choices) ? "incomplete" : "completed";
+}
+
+/* Returns an item that has ended; the text is released. */
+static json_t *whole_item(const talk *t, block_kind kind, size_t index, const char *status, json_t *text)
+{
+    return item_json(t, kind, index, status, json_pack("[o]", part_json(kind, text)));
 }
 
 /* ------------------------------------------------------------------ responses */
@@ -117,10 +123,11 @@ static bool add(talk *t, said *c, const event *e)
     return ok;
 }
 
-static bool append_item(const talk *t, json_t *output, block_kind kind, buffer *text)
+static bool append_item(const talk *t, json_t *output, block_kind kind, buffer *text, bool is_last)
 {
     return text->size == 0 ||
-           json_array_append_new(output, whole_item(t, kind, json_array_size(output), talk_take_text(text))) == 0;
+           json_array_append_new(output, whole_item(t, kind, json_array_size(output), item_status(t, is_last),
+                                                    talk_take_text(text))) == 0;
 }
 
 static bool append_calls(const talk *t, json_t *output, const json_t *calls)
@@ -138,8 +145,9 @@ static json_t *whole(talk *t)
 {
     said *c = t->choices;
     json_t *output = json_array();
-    if (!conversation_finish(c) || !append_item(t, output, BLOCK_THOUGHTS, &c->thoughts) ||
-        !append_item(t, output, BLOCK_TEXT, &c->text) || !append_calls(t, output, c->calls)) {
+    bool ok = conversation_finish(c), thought_is_last = c->text.size == 0 && !c->calls;
+    if (!ok || !append_item(t, output, BLOCK_THOUGHTS, &c->thoughts, thought_is_last) ||
+        !append_item(t, output, BLOCK_TEXT, &c->text, !c->calls) || !append_calls(t, output, c->calls)) {
         json_decref(output);
         return NULL;
     }
@@ -249,7 +257,7 @@ static bool close_item(talk *t, buffer *out)
     if (kind == BLOCK_CALL)
         return close_call(t, out);
     json_t *text = json_text((span){r->text.size ? r->text.data : "", r->text.size});
-    json_t *item = whole_item(t, kind, place(t), json_incref(text));
+    json_t *item = whole_item(t, kind, place(t), item_status(t, r->blocks.is_last), json_incref(text));
     bool ok = put_content(t, out, names[kind].done_event, "text", json_incref(text)) &&
               put_content(t, out, "response.content_part.done", "part", part_json(kind, json_incref(text))) &&
               put_item(t, out, "response.output_item.done", json_incref(item)) &&

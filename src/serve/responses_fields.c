@@ -7,7 +7,7 @@
 
 typedef struct request_fields {
     span model, instructions;
-    json_t *input, *text, *tools, *choice, *variables, *other;
+    json_t *input, *include, *text, *tools, *choice, *variables, *other;
     bool parallel_calls;
 } request_fields;
 
@@ -20,7 +20,7 @@ static const field request_rows[] = {
     {FIELD_ROW("chat_template_kwargs", JSON, request_fields, variables), .types = FIELD_OBJECT},
     {FIELD_ROW("tools", JSON, request_fields, tools), .types = FIELD_LIST},
     {FIELD_ROW("parallel_tool_calls", BOOL, request_fields, parallel_calls)},
-    {FIELD_ROW("include", FIXED, request_fields, other), .only = "[]"},
+    {FIELD_ROW("include", JSON, request_fields, include), .types = FIELD_LIST},
     {FIELD_ROW("background", FIXED, request_fields, other), .only = "false"},
     {FIELD_ROW("truncation", FIXED, request_fields, other), .only = "\"disabled\""},
     {FIELD_ROW("top_logprobs", FIXED, request_fields, other), .only = "0"},
@@ -61,6 +61,17 @@ static bool join(const json_t *content, const char *path, const char *member, bu
     char name[60];
     snprintf(name, sizeof name, "%.40s%.16s", path, member);
     return conversation_join(content, name, types, text, p);
+}
+
+/* What may be included: what clients that store nothing ask for, of which answers have none. */
+static bool check_include(const json_t *include, problem *p)
+{
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        const char *what = json_string_value(json_array_get(include, i));
+        if (!what || strcmp(what, "reasoning.encrypted_content") != 0)
+            return problem_field(p, "include", "unsupported", "include[%zu]: is not supported", i);
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ messages */
@@ -139,10 +150,9 @@ static bool read_call(json_t *messages, const json_t *item, const char *path, pr
     json_t *calls = last_calls(messages);
     json_t *call = json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", json_text(f.id), "type", "function", "function", "name",
                              json_text(f.name), "arguments", json_text(f.arguments));
-    if (json_array_append_new(calls, call) != 0)
-        return no_memory(p);
-    conversation_parse_arguments(calls);
-    return true;
+    if (call)
+        conversation_parse_arguments(call);
+    return json_array_append_new(calls, call) == 0 || no_memory(p);
 }
 
 typedef struct result_fields {
@@ -274,7 +284,7 @@ static bool read_tools(json_t *out, const json_t *tools, problem *p)
 bool responses_read(json_t *body, conversation_fields *out, problem *p)
 {
     request_fields f = {.parallel_calls = true};
-    if (!fields_read(FIELDS(request_rows), body, "", &f, p))
+    if (!fields_read(FIELDS(request_rows), body, "", &f, p) || !check_include(f.include, p))
         return false;
     json_t *messages = json_array(), *tools = json_array();
     bool ok =

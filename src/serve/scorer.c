@@ -29,11 +29,11 @@ struct scorer {
     _Atomic(hearth_session *) session; /* NULL: nobody has needed it yet */
     size_t vocabulary, length;         /* of logits, of hidden states    */
     pooling pooling;
-    float *logits; /* [SCORED_ROWS][vocabulary]; NULL: not needed yet  */
-    float *hidden; /* [EMBEDDED_ROWS][length]; likewise                */
-    double *sum;   /* [length] of the hidden states so far; likewise   */
-    job_choice *first, **last;
-    size_t read; /* tokens of the first one's prompt */
+    float *logits;      /* [SCORED_ROWS][vocabulary]; NULL: not needed yet  */
+    float *hidden;      /* [EMBEDDED_ROWS][length]; likewise                */
+    double *sum;        /* [length] of the hidden states so far; likewise   */
+    job_choice *choice; /* whose prompt is read; NULL: none */
+    size_t read;        /* tokens of it                     */
 };
 
 void choice_fail(job_choice *c, hearth_status status, const char *code, const char *text)
@@ -47,6 +47,12 @@ bool choice_tell(job_choice *c, event_kind kind, int32_t token, span text, const
 {
     job *j = c->job;
     size_t count = logits ? j->candidate_count : 0;
+    j->probabilities += logits ? count + 1 : 0;
+    if (!j->streams && j->probabilities > JOB_PROBABILITIES) {
+        choice_fail(c, HEARTH_INVALID, "out_of_range",
+                    "logprobs: more probabilities than fit into one answer; a stream has no limit");
+        return false;
+    }
     event *e = event_new(kind, c->number, token, text, count);
     if (!e) {
         choice_fail(c, HEARTH_NO_MEMORY, NULL, "answer: out of memory");
@@ -78,7 +84,6 @@ hearth_status scorer_create(scorer **out, const hearth_engine *engine, const hea
     s->options.sequences = 1;
     s->options.spare_sequences = 0;
     s->options.output_rows = EMBEDDED_ROWS;
-    s->last = &s->first;
     *out = s;
     return HEARTH_OK;
 }
@@ -101,16 +106,15 @@ void scorer_cancel(scorer *s)
         hearth_session_cancel(session);
 }
 
-void scorer_add(scorer *s, job_choice *c)
+void scorer_begin(scorer *s, job_choice *c)
 {
-    c->next = NULL;
-    *s->last = c;
-    s->last = &c->next;
+    s->choice = c;
+    s->read = 0;
 }
 
 bool scorer_is_busy(const scorer *s)
 {
-    return s->first;
+    return s->choice;
 }
 
 static hearth_status open_session(scorer *s, hearth_error *error)
@@ -155,8 +159,10 @@ static void answer_once(scorer *s, job_choice *c, const float *logits)
     hearth_error error = {0};
     for (size_t i = 0; i < p->count; i++)
         hearth_sampler_accept(c->sampler, p->ids[i]);
-    int32_t token = hearth_sampler_pick(c->sampler, logits);
-    hearth_status status = hearth_answer_push(c->answer, token, &text, &size, &c->ending.stop, &error);
+    int32_t token;
+    hearth_status status = hearth_answer_pick(c->answer, c->sampler, logits, &token, &error);
+    if (status == HEARTH_OK)
+        status = hearth_answer_push(c->answer, token, &text, &size, &c->ending.stop, &error);
     if (status != HEARTH_OK) {
         choice_fail(c, status, NULL, error.text);
         return;
@@ -238,26 +244,16 @@ static scorer_result finish_vector(scorer *s, job_choice *c, size_t count)
 static const purpose scored = {SCORED_ROWS, prepare_logits, tell_prompt, finish_score},
                      embedded = {EMBEDDED_ROWS, prepare_hidden, pool, finish_vector};
 
-/* Takes the first choice off the list. */
-static job_choice *take_first(scorer *s)
-{
-    job_choice *c = s->first;
-    s->first = c->next;
-    s->last = s->first ? s->last : &s->first;
-    s->read = 0;
-    return c;
-}
-
 scorer_result scorer_step(scorer *s, job_choice **done)
 {
-    job_choice *c = s->first;
+    job_choice *c = *done = s->choice;
     const job_prompt *p = &c->job->prompts[c->prompt];
     const purpose *to = c->job->vectors ? &embedded : &scored;
     size_t left = p->count - s->read, count = left < to->rows ? left : to->rows;
     hearth_error error = {0};
     if (atomic_load(&c->job->cancelled)) {
         c->ending.stop = HEARTH_STOP_CANCELLED;
-        *done = take_first(s);
+        s->choice = NULL;
         return SCORER_ENDED;
     }
     hearth_status status = feed(s, to, p, count, &error);
@@ -267,7 +263,7 @@ scorer_result scorer_step(scorer *s, job_choice **done)
     s->read += count;
     if (goes_on && s->read < p->count)
         return SCORER_GOES_ON;
-    *done = take_first(s);
+    s->choice = NULL;
     if (!goes_on)
         return SCORER_ENDED;
     c->ending.prompt_tokens = p->count;

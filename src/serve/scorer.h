@@ -20,8 +20,8 @@ hearth_status scorer_create(scorer **out, const hearth_engine *engine, const hea
 void scorer_destroy(scorer *s);
 /* Ends a part that is being read; from any thread. */
 void scorer_cancel(scorer *s);
-/* Appends a choice of a job that is scored (job_is_scored). */
-void scorer_add(scorer *s, job_choice *c);
+/* Takes a choice of a job that is scored (job_is_scored). The scorer is not busy. */
+void scorer_begin(scorer *s, job_choice *c);
 bool scorer_is_busy(const scorer *s);
 
 typedef enum scorer_result {
@@ -30,7 +30,7 @@ typedef enum scorer_result {
     SCORER_ENDED   /* also the answer, or the prompt is embedded: c->ending is filled in */
 } scorer_result;
 
-/* Reads a part of the first prompt; *done is its choice, unless it goes on. The scorer is busy. */
+/* Reads a part of the prompt; *done is its choice, which is the caller's again unless it goes on. The scorer is busy. */
 scorer_result scorer_step(scorer *s, job_choice **done);
 
 /* Fills in the ending of a choice that failed. */

@@ -24,17 +24,18 @@ struct serve {
     serve_options options;
     served *models; /* [model_count] */
     size_t model_count;
-    ticket_lock computing;    /* its drivers hold it for each step           */
-    metrics metrics;          /* those of the server                         */
-    int64_t started;          /* seconds since 1970                          */
-    bool is_local;            /* listens at loopback alone                   */
-    bool listens;             /* all of it has been opened                   */
-    atomic_bool closing;      /* requests are refused                        */
-    atomic_size_t body_bytes; /* of all bodies that are held                 */
-    atomic_size_t exchanges;  /* requests that are being read or answered    */
-    atomic_size_t replies;    /* of these, that are being answered           */
-    atomic_uint_fast64_t ids; /* of answers                                  */
-    int lost;                 /* a descriptor: can be read once nothing can be computed */
+    ticket_lock computing;     /* its drivers hold it for each step           */
+    metrics metrics;           /* those of the server                         */
+    int64_t started;           /* seconds since 1970                          */
+    bool is_local;             /* listens at loopback alone                   */
+    bool listens;              /* all of it has been opened                   */
+    atomic_bool closing;       /* requests are refused                        */
+    atomic_size_t body_bytes;  /* of all bodies that are held                 */
+    atomic_size_t reply_bytes; /* of all replies that are not streams, until they are read */
+    atomic_size_t exchanges;   /* requests that are being read or answered    */
+    atomic_size_t replies;     /* of these, that are being answered           */
+    atomic_uint_fast64_t ids;  /* of answers                                  */
+    int lost;                  /* a descriptor: can be read once nothing can be computed */
     char url[300];
     struct http *http;
 };

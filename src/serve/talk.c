@@ -1,6 +1,7 @@
 /* talk.c - answers, as a stream or whole. */
 #include "talk.h"
 
+#include "../base/clock.h"
 #include "../base/memory.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ talk *talk_new(served *m, const talk_api *api, job *j)
                 .own = own,
                 .job = j,
                 .created = (int64_t)time(NULL),
+                .wrote = clock_seconds(),
                 .count = j->choice_count,
                 .choices = choices,
                 .wants_probabilities = j->wants_probabilities};
@@ -179,6 +181,19 @@ static bool put_news(talk *t, buffer *out, said *c, bool *failed)
     return talk_put(t, out, t->api->failure(t, &p));
 }
 
+/* Says that the answer is worked on, where nothing of it could be said for long: it waits for a place, or a call of a tool is
+ * written, which is said when it is complete. */
+static bool put_beat(talk *t, buffer *out, size_t before)
+{
+    double now = clock_seconds(), beat = t->served->serve->options.beat;
+    bool is_silent = out->size == before, is_due = t->has_beat || (beat > 0 && now - t->wrote >= beat);
+    t->has_beat = false;
+    if (is_silent && !is_due)
+        return true;
+    t->wrote = now;
+    return !is_silent || buffer_print(out, "%s\n\n", t->api->beat ? t->api->beat : ": waiting");
+}
+
 bool talk_stream(talk *t, buffer *out, bool *ended)
 {
     size_t before = out->size;
@@ -192,9 +207,8 @@ bool talk_stream(talk *t, buffer *out, bool *ended)
         }
     t->is_complete = *ended;
     *ended |= failed;
-    if (ok && t->has_beat && out->size == before)
-        ok = buffer_print(out, "%s\n\n", t->api->beat ? t->api->beat : ": waiting");
-    t->has_beat = false;
+    if (ok && !*ended)
+        ok = put_beat(t, out, before);
     return ok && (!*ended || failed || t->api->end(t, out));
 }
 

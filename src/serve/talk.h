@@ -59,6 +59,7 @@ typedef struct talk {
     job *job;
     json_t *tools; /* that the request offers; NULL: none */
     bool has_begun, has_beat, wants_usage, wants_probabilities;
+    double wrote; /* time of the last event of a stream */
     char id[48];
     int64_t created;
     hearth_detokenizer *speller; /* of single tokens */

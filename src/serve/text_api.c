@@ -4,6 +4,11 @@
  * BOS is added unless they say otherwise. Answers have both names. */
 #include "api.h"
 
+/* Tokens in an answer, of which each is a number, or an object of some 500 bytes while the answer is made; and bytes of text. */
+#define MOST_TOKENS     ((size_t)1 << 20)
+#define MOST_PIECES     ((size_t)1 << 17)
+#define MOST_TEXT_BYTES ((size_t)16 << 20)
+
 typedef struct tokenize_fields {
     span content, prompt;
     bool special, prompt_special; /* where it is content, prompt */
@@ -54,6 +59,12 @@ static bool tokenize(served *m, json_t *body, reply *out, problem *p)
     hearth_status status = hearth_tokenize(m->model, text.data, text.size, flags, &ids, &count, &error);
     if (status != HEARTH_OK)
         return problem_of(p, is_prompt ? "prompt" : "content", status, error.text);
+    if (count > (f.pieces ? MOST_PIECES : MOST_TOKENS)) {
+        hearth_free(ids);
+        return problem_field(p, is_prompt ? "prompt" : "content", "out_of_range",
+                             "%s: has %zu tokens, at most %zu are allowed%s", is_prompt ? "prompt" : "content", count,
+                             f.pieces ? MOST_PIECES : MOST_TOKENS, f.pieces ? " with pieces" : "");
+    }
     json_t *list = json_array();
     for (size_t i = 0; i < count && list; i++)
         if (json_array_append_new(list, token_json(m, ids[i], f.pieces)) != 0) {
@@ -80,6 +91,9 @@ static bool put_text(hearth_detokenizer *reader, const json_t *tokens, buffer *o
         bool is_id = json_is_integer(token) && id >= 0 && id <= INT32_MAX;
         if (!is_id || hearth_detokenizer_push(reader, (int32_t)id, &text, &size, &error) != HEARTH_OK)
             return problem_field(p, "tokens", "invalid_value", "tokens[%zu]: is not a token of the vocabulary", i);
+        if (out->size + size > MOST_TEXT_BYTES)
+            return problem_field(p, "tokens", "out_of_range", "tokens: have more than %zu bytes of text",
+                                 MOST_TEXT_BYTES);
         if (!buffer_put(out, text, size))
             return problem_of(p, NULL, HEARTH_NO_MEMORY, "tokens: out of memory");
     }
