@@ -16,10 +16,11 @@ static const char *const ways[] = {"memory", "kernel", "events"};
 enum { WAYS = sizeof ways / sizeof *ways, SLOTS = 6, STAMPS = 2 };
 
 /* The fake's settings, all of them: what one test sets, no other sees. */
-static const char *const settings[] = {
-    "FAKE_CUDA_DEVICES", "FAKE_CUDA_START",    "FAKE_CUDA_VERSION",   "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",
-    "FAKE_CUDA_FAULT",   "FAKE_CUDA_LAUNCHES", "FAKE_CUDA_PTX",       "FAKE_CUDA_OPERATIONS", "FAKE_CUDA_LIMITED",
-    "FAKE_NVRTC_FAILS",  "FAKE_NVRTC_NEWEST",  "CUDA_LAUNCH_BLOCKING"};
+static const char *const settings[] = {"FAKE_CUDA_DEVICES",    "FAKE_CUDA_START",      "FAKE_CUDA_VERSION",
+                                       "FAKE_CUDA_CAPABILITY", "FAKE_CUDA_MEMORY",     "FAKE_CUDA_FAULT",
+                                       "FAKE_CUDA_LAUNCHES",   "FAKE_CUDA_PTX",        "FAKE_CUDA_OPERATIONS",
+                                       "FAKE_CUDA_LIMITED",    "FAKE_NVRTC_FAILS",     "FAKE_NVRTC_NEWEST",
+                                       "FAKE_CUDA_ONE_QUEUE",  "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS"};
 
 static int unset_all(void **state)
 {
@@ -441,6 +442,46 @@ static void the_best_exchange_that_works(void **state)
     check_exchange("cuda", "events");
     assert_int_equal(device_open(&d, "cuda,exchange=memory", NULL, &error), HEARTH_DEVICE);
     assert_says(error.text, "CUDA_LAUNCH_BLOCKING");
+    set("CUDA_LAUNCH_BLOCKING", 0);
+    set("CUDA_DEVICE_MAX_CONNECTIONS", 8);
+    check_exchange("cuda", "kernel");
+    set("CUDA_DEVICE_MAX_CONNECTIONS", 1);
+    check_exchange("cuda", "events");
+    assert_int_equal(device_open(&d, "cuda,exchange=kernel", NULL, &error), HEARTH_DEVICE);
+    assert_says(error.text, "CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
+/* Where both queues are one, the one that begins waits for the other for ever: it is given up, ends, and nothing is left of it. */
+static void queues_that_are_one(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"cuda,exchange=kernel", "cuda,exchange=memory"};
+    set("FAKE_CUDA_ONE_QUEUE", 1);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        long before = mem_live();
+        rig r = {0};
+        hearth_error error = {0};
+        ok(device_open(&r.d, specs[i], NULL, &error), &error);
+        ok(device_buffer_create(&r.x, r.d, DEVICE_MEMORY, BYTES, "x", &error), &error);
+        ok(device_buffer_create(&r.in, r.d, DEVICE_PINNED, BYTES, "in", &error), &error);
+        ok(device_program_create(&r.program, r.d, 1, 0, &error), &error);
+        device_use_queue(r.program, QUEUE_COPY);
+        device_await(r.program, 0);
+        device_copy(r.program, r.x, 0, r.in, 0, BYTES);
+        device_signal(r.program, 0);
+        device_publish(r.program, 0);
+        device_use_queue(r.program, QUEUE_MAIN);
+        device_wait(r.program, 0);
+        device_copy(r.program, r.in, 0, r.x, 0, BYTES);
+        ok(device_program_seal(r.program, &error), &error);
+        r.d->patience_seconds = 0.3;
+        ok(device_start(r.program, &error), &error);
+        device_answer(r.program, 0);
+        assert_int_equal(device_await_published(r.program, 0, &error), HEARTH_DEVICE);
+        assert_null(r.d->running);
+        rig_free(&r);
+        assert_int_equal(mem_live(), before);
+    }
 }
 
 /* Built-in PTX is refused, or was not built in: NVRTC has to do. */
@@ -479,6 +520,7 @@ int main(void)
         cmocka_unit_test_setup(drivers_and_devices_that_will_not_do, unset_all),
         cmocka_unit_test_setup(devices_are_listed, unset_all),
         cmocka_unit_test_setup(the_best_exchange_that_works, unset_all),
+        cmocka_unit_test_setup(queues_that_are_one, unset_all),
         cmocka_unit_test_setup(kernels_from_nvrtc, unset_all),
     };
     if (!fake_is_there()) {

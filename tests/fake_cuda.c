@@ -15,6 +15,7 @@
  *     FAKE_CUDA_FAULT=N       the N-th kernel from the opening on faults (0: the first); -1: none
  *     FAKE_CUDA_LAUNCHES=N    so many graphs can be started from the opening on; -1: any number
  *     FAKE_CUDA_OPERATIONS=0  no memory operations in graphs
+ *     FAKE_CUDA_ONE_QUEUE=1   all streams are one queue of the device: what one waits for on the other never begins
  *     FAKE_CUDA_LIMITED=1     it ends kernels that run for seconds
  *     FAKE_CUDA_RUNS_PTX=1    kernels are what their PTX says (fake_ptx.h), not the host's of the same name
  *     FAKE_CUDA_PTX=0         PTX from nvcc or clang is refused as too new */
@@ -111,6 +112,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int users;
 static cuda_result broken; /* sticky until nobody uses the context */
+static cuda_stream oldest; /* of the streams that there are        */
 static unsigned busy;      /* streams that are doing something     */
 static size_t used_bytes;
 static long kernels_done, graphs_started;
@@ -336,8 +338,15 @@ static void *stream_thread(void *argument)
     return NULL;
 }
 
+/* Returns the stream whose work a stream's is done with. */
+static cuda_stream queue_of(cuda_stream s)
+{
+    return setting("FAKE_CUDA_ONE_QUEUE", 0) && oldest ? oldest : s;
+}
+
 static cuda_result enqueue(cuda_stream s, work w)
 {
+    s = queue_of(s);
     pthread_mutex_lock(&lock);
     cuda_result result = broken;
     if (result == CUDA_OK)
@@ -554,12 +563,14 @@ cuda_result cuStreamCreate(cuda_stream *stream, unsigned flags)
         return CUDA_NO_MEMORY;
     }
     *stream = s;
+    oldest = oldest ? oldest : s;
     return CUDA_OK;
 }
 
 cuda_result cuStreamDestroy_v2(cuda_stream stream)
 {
     pthread_mutex_lock(&lock);
+    oldest = oldest == stream ? NULL : oldest;
     stream->ends = true;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -570,6 +581,7 @@ cuda_result cuStreamDestroy_v2(cuda_stream stream)
 
 cuda_result cuStreamSynchronize(cuda_stream stream)
 {
+    stream = queue_of(stream);
     pthread_mutex_lock(&lock);
     while (stream->list.first != NULL)
         pthread_cond_wait(&changed, &lock);
@@ -580,6 +592,7 @@ cuda_result cuStreamSynchronize(cuda_stream stream)
 
 cuda_result cuStreamQuery(cuda_stream stream)
 {
+    stream = queue_of(stream);
     pthread_mutex_lock(&lock);
     cuda_result result = broken != CUDA_OK ? broken : stream->list.first != NULL ? CUDA_NOT_READY : CUDA_OK;
     pthread_mutex_unlock(&lock);
@@ -800,6 +813,7 @@ cuda_result cuGraphUpload(cuda_executable made, cuda_stream stream)
 
 cuda_result cuGraphLaunch(cuda_executable made, cuda_stream stream)
 {
+    stream = queue_of(stream);
     pthread_mutex_lock(&lock);
     long most = setting("FAKE_CUDA_LAUNCHES", -1);
     if (broken == CUDA_OK && most >= 0 && graphs_started >= most)

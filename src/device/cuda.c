@@ -108,7 +108,7 @@ static size_t cuda_list(device_found *rows, size_t capacity)
 
 /* ------------------------------------------------------------------ opening and closing */
 
-/* Makes the context, the stream, the word for the clock and the room for short writes. */
+/* Makes the context, the streams, the word for the clock and the room for short writes. */
 static hearth_status make_context(cuda_device *d, hearth_error *error)
 {
     /* The primary context, which the whole process shares; it exists while anybody retains it. */
@@ -120,7 +120,9 @@ static hearth_status make_context(cuda_device *d, hearth_error *error)
     CUDA_TRY(d, d->api.memory_info(&free_bytes, &total_bytes), "opening");
     d->base.free_bytes = free_bytes;
     d->base.memory_bytes = total_bytes;
+    /* Together, so that the device's queues are shared out to both before others of this process take theirs. */
     CUDA_TRY(d, d->api.stream_new(&d->stream, CUDA_STREAM_ALONE), "opening");
+    CUDA_TRY(d, d->api.stream_new(&d->copy_stream, CUDA_STREAM_ALONE), "opening");
     void *word = NULL;
     CUDA_TRY(d, d->api.host_new(&word, sizeof(uint64_t), CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "opening");
     d->clock_word = word;
@@ -265,6 +267,11 @@ static hearth_status wait_for(cuda_device *d, cuda_result result, const char *wh
     if (result == CUDA_OK)
         result = settle(d);
     return result == CUDA_OK ? HEARTH_OK : cuda_fail(d, result, what, error);
+}
+
+hearth_status cuda_settle(cuda_device *d, hearth_error *error)
+{
+    return d->staged_bytes == 0 ? HEARTH_OK : wait_for(d, CUDA_OK, "writing", error);
 }
 
 /* Copies what is to be written aside and returns at once: whatever the stream does later finds it written. A swap of neurons is

@@ -41,7 +41,7 @@ typedef struct cuda_device {
     bool kernels_limited; /* a kernel that runs for seconds is ended: the device has a display, too */
     cuda_context context;
     cuda_stream stream;
-    cuda_stream copy_stream; /* of QUEUE_COPY; made for the first program that needs it */
+    cuda_stream copy_stream; /* of QUEUE_COPY */
     cuda_module module, own_module;
     cuda_kernel kernels[DEVICE_KERNEL_COUNT];
     cuda_function own[CUDA_OWN_COUNT];
@@ -59,6 +59,8 @@ typedef struct cuda_device {
 
 /* Makes the device's context current in the calling thread; every later call to the API needs this. */
 hearth_status cuda_enter(const device *d, hearth_error *error);
+/* Waits for writes that were set aside, which other streams than the device's own do not wait for. */
+hearth_status cuda_settle(cuda_device *d, hearth_error *error);
 /* Calls fail(): "cuda:0: WHAT: text of the result". HEARTH_NO_MEMORY if the driver ran out of memory, else
  * HEARTH_DEVICE. */
 hearth_status cuda_fail(const cuda_device *d, cuda_result result, const char *what, hearth_error *error);

@@ -187,8 +187,10 @@ hearth_status cuda_clock_read(cuda_device *d, hearth_error *error)
                  "reading its clock");
         for (waiter w = {0}; *d->clock_word == 0 && wait_once(&w, eager_seconds) < 0.1;)
             ;
+        bool came = *d->clock_word != 0;
         double seen = clock_seconds();
         CUDA_TRY(d, d->api.stream_wait(d->stream), "reading its clock");
+        seen = came ? seen : clock_seconds(); /* a device that is busy with others: late, but a bound as well */
         double offset = seen - 1e-9 * (double)*d->clock_word;
         if (i == 0 || offset < best)
             best = offset;
@@ -252,11 +254,14 @@ static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hear
     return status;
 }
 
-/* Whether launches may return only when what they launched has ended: what waits for the CPU then never ends. */
-static bool launches_block(void)
+/* Returns the setting that makes a queue wait for ever that waits for a word: launches return only when what they launched has
+ * ended; or all streams are one queue of the device, so that the other never begins. NULL: none is set so. */
+static const char *endless_setting(void)
 {
-    const char *value = getenv("CUDA_LAUNCH_BLOCKING");
-    return value && *value && strcmp(value, "0") != 0;
+    const char *blocks = getenv("CUDA_LAUNCH_BLOCKING"), *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (blocks && *blocks && strcmp(blocks, "0") != 0)
+        return "CUDA_LAUNCH_BLOCKING is set";
+    return queues && strcmp(queues, "1") == 0 ? "CUDA_DEVICE_MAX_CONNECTIONS is 1" : NULL;
 }
 
 /* Takes the first way that works. If none works, reports the error of the first; later ones are only fallbacks. */
@@ -270,10 +275,9 @@ hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
         bool limited = d->kernels_limited && exchanges[i].how == CUDA_BY_KERNEL; /* the CPU may take longer */
         if (*wanted ? strcmp(wanted, exchanges[i].name) != 0 : limited)
             continue;
-        bool hangs = launches_block() && exchanges[i].how != CUDA_BY_EVENTS;
-        hearth_status status =
-            hangs ? fail(&reasons[i], HEARTH_DEVICE, "cuda:%u: CUDA_LAUNCH_BLOCKING is set", d->base.options.index)
-                  : try_exchange(d, &exchanges[i], &reasons[i]);
+        const char *hangs = exchanges[i].how == CUDA_BY_EVENTS ? NULL : endless_setting();
+        hearth_status status = hangs ? fail(&reasons[i], HEARTH_DEVICE, "cuda:%u: %s", d->base.options.index, hangs)
+                                     : try_exchange(d, &exchanges[i], &reasons[i]);
         if (status == HEARTH_OK) {
             d->base.exchange = exchanges[i].text;
             return HEARTH_OK;

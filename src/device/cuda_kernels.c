@@ -6,22 +6,39 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct built_in_kernels {
+    const char *ptx;
+    int capability; /* the least of devices that can load it, as in cuda_device */
+} built_in_kernels;
+
 #ifdef HEARTH_PTX_FILE
-/* The assembler includes the file as text and appends a zero byte. */
-extern const char cuda_built_in_ptx[] __attribute__((visibility("hidden")));
-__asm__(".pushsection .rodata\n"
-        ".global cuda_built_in_ptx\n"
-        ".hidden cuda_built_in_ptx\n"
-        "cuda_built_in_ptx:\n"
-        ".incbin \"" HEARTH_PTX_FILE "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-static const char *const built_in = cuda_built_in_ptx;
-static const char *const built_in_by = HEARTH_PTX_BY;
-#else
-static const char *const built_in = NULL;
-static const char *const built_in_by = "";
+/* The assembler includes a file as text and appends a zero byte. */
+#define EMBED(name, file)                                           \
+    extern const char name[] __attribute__((visibility("hidden"))); \
+    __asm__(".pushsection .rodata\n"                                \
+            ".global " #name "\n"                                   \
+            ".hidden " #name "\n" #name ":\n"                       \
+            ".incbin \"" file "\"\n"                                \
+            ".byte 0\n"                                             \
+            ".popsection\n")
+EMBED(cuda_built_in_ptx, HEARTH_PTX_FILE);
+#ifdef HEARTH_PTX_MATRIX_FILE
+EMBED(cuda_built_in_matrix_ptx, HEARTH_PTX_MATRIX_FILE);
 #endif
+#endif
+
+/* The same kernels: with what only newer devices have first. */
+static const built_in_kernels built_in[] = {
+#ifdef HEARTH_PTX_MATRIX_FILE
+    {cuda_built_in_matrix_ptx, HEARTH_PTX_MATRIX_TARGET},
+#endif
+#ifdef HEARTH_PTX_FILE
+    {cuda_built_in_ptx, HEARTH_PTX_TARGET},
+#else
+    {NULL, 0},
+#define HEARTH_PTX_BY ""
+#endif
+};
 
 /* Loads PTX into the driver. HEARTH_DEVICE: it rejects the PTX; the first line of its log is in the text. */
 static hearth_status load_module(cuda_device *d, cuda_module *out, const char *ptx, const char *what,
@@ -87,18 +104,27 @@ static hearth_status load_compiled(cuda_device *d, hearth_error *error)
     return status;
 }
 
-/* Loads the kernels of kernels/. Built-in PTX fails if the driver is older than the nvcc that made it, or if the device
- * is older than its target; NVRTC from an older toolkit may still work. If both fail, reports the first error. */
+/* Loads the kernels of kernels/: the newest built-in PTX that the device can load. It fails if the driver is older than the
+ * nvcc that made it; NVRTC from an older toolkit may still work. If all fail, reports the first error. */
 static hearth_status load_products(cuda_device *d, hearth_error *error)
 {
-    if (built_in == NULL)
-        return load_compiled(d, error);
-    hearth_status status = load_module(d, &d->module, built_in, "built-in kernels", error);
-    if (status == HEARTH_OK) {
-        snprintf(d->made, sizeof d->made, "PTX (%s)", built_in_by);
-        return HEARTH_OK;
+    hearth_status first = HEARTH_OK;
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in && built_in[i].ptx; i++) {
+        bool fits = d->capability >= built_in[i].capability, is_last = i + 1 == sizeof built_in / sizeof *built_in;
+        if (!fits && !is_last)
+            continue;
+        hearth_status status =
+            load_module(d, &d->module, built_in[i].ptx, "built-in kernels", first == HEARTH_OK ? error : NULL);
+        if (status == HEARTH_OK) {
+            snprintf(d->made, sizeof d->made, "PTX (%s, %d.%d)", HEARTH_PTX_BY, built_in[i].capability / 10,
+                     built_in[i].capability % 10);
+            return HEARTH_OK;
+        }
+        first = first == HEARTH_OK ? status : first;
     }
-    return load_compiled(d, NULL) == HEARTH_OK ? HEARTH_OK : status;
+    if (first == HEARTH_OK)
+        return load_compiled(d, error);
+    return load_compiled(d, NULL) == HEARTH_OK ? HEARTH_OK : first;
 }
 
 hearth_status cuda_kernels_load(cuda_device *d, hearth_error *error)

@@ -373,11 +373,8 @@ static hearth_status make_events(device_program *p, cuda_program *own, hearth_er
 /* Builds the graphs of every queue. c: without a graph at the beginning; on failure it may have one. */
 static hearth_status build_queues(device_program *p, cuda_program *own, chain *c, hearth_error *error)
 {
-    cuda_device *d = c->d;
-    if (p->uses_queue[QUEUE_COPY] && d->copy_stream == NULL)
-        CUDA_TRY(d, d->api.stream_new(&d->copy_stream, CUDA_STREAM_ALONE), "a stream for copies");
     for (unsigned i = 0; i < DEVICE_QUEUES; i++) {
-        *c = (chain){.d = d, .queue = (device_queue)i};
+        *c = (chain){.d = c->d, .queue = (device_queue)i};
         if (p->uses_queue[i])
             TRY(build_pieces(p, own, c, error));
     }
@@ -486,15 +483,22 @@ static hearth_status advance(device_program *p, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Waits for what was started of a run of which a part could not be: no queue waits for the CPU or for the other one then. */
-static void drain(device_program *p)
+/* Lets both queues run to their ends: nothing waits for the CPU or for the other queue any more, which may be one that cannot
+ * begin before this one has ended. */
+static void let_go(device_program *p)
 {
     cuda_program *own = p->own;
-    cuda_device *d = device_of(p);
     for (unsigned i = 0; i < p->slot_count; i++)
         __atomic_store_n((uint32_t *)&own->answered[i], 1, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < p->event_count; i++)
         __atomic_store_n((uint32_t *)&own->signalled[i], 1, __ATOMIC_RELEASE);
+}
+
+/* Waits for what was started of a run of which a part could not be. */
+static void drain(device_program *p)
+{
+    cuda_device *d = device_of(p);
+    let_go(p);
     for (unsigned i = 0; i < DEVICE_QUEUES; i++)
         if (p->uses_queue[i])
             (void)d->api.stream_wait(stream_of(d, (device_queue)i));
@@ -507,6 +511,8 @@ hearth_status cuda_run(device_program *p, hearth_error *error)
     TRY(cuda_enter(p->device, error));
     if (p->stamp_count > 0 && clock_seconds() - d->clock_read_at > clock_seconds_valid)
         TRY(cuda_clock_read(d, error));
+    if (p->uses_queue[QUEUE_COPY]) /* it does not wait for what the other stream still writes */
+        TRY(cuda_settle(d, error));
     if (own->words != NULL)
         memset(own->words, 0, own->words_bytes);
     if (event_count(p) > 0)
@@ -587,6 +593,8 @@ hearth_status cuda_published(device_program *p, unsigned slot, bool *out, hearth
 void cuda_answer(device_program *p, unsigned slot)
 {
     cuda_program *own = p->own;
+    if (p->given_up)
+        let_go(p);
     __atomic_store_n((uint32_t *)&own->answered[slot], 1, __ATOMIC_RELEASE);
     if (device_of(p)->exchange->how == CUDA_BY_EVENTS && own->failure.status == HEARTH_OK &&
         cuda_enter(p->device, &own->failure) == HEARTH_OK)

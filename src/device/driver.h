@@ -69,6 +69,7 @@ struct device_buffer {
 
 struct device_program {
     device *device;
+    bool given_up; /* its run: what it computes does not matter, only that it ends */
     unsigned slot_count, stamp_count, event_count;
     device_command *commands; /* [command_count] */
     size_t command_count;

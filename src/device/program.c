@@ -191,6 +191,7 @@ static bool is_last_chance(const patience *t, const device *d)
 static hearth_status drain(device_program *p)
 {
     device *d = p->device;
+    p->given_up = true;
     for (unsigned slot = 0; slot < p->slot_count; slot++)
         d->driver->answer(p, slot);
     hearth_status status = HEARTH_OK;
@@ -232,6 +233,7 @@ hearth_status device_start(device_program *p, hearth_error *error)
         return device_lost(d, "starting", error);
     if (d->running)
         return fail(error, HEARTH_INVALID, "%s: starting: a program runs already", d->driver->name);
+    p->given_up = false;
     hearth_status status = device_must_fail() ? device_injected(d, "starting", error) : d->driver->start(p, error);
     if (status != HEARTH_OK)
         return lose(d);

@@ -1,13 +1,14 @@
 # find-ptx.cmake - who makes PTX of the kernels when hearth is built: nvcc where it is, else a clang that knows NVIDIA's
-# instruction set; both are optional. Sets PTX_BY (empty: nobody), PTX_COMPILER, PTX_TARGET, PTX_PTXAS.
+# instruction set; both are optional. Sets PTX_BY (empty: nobody), PTX_COMPILER, PTX_TARGETS (ascending), PTX_PTXAS.
 set(HEARTH_PTX auto CACHE STRING "who makes PTX of the kernels for CUDA: auto, nvcc, clang or off")
 set_property(CACHE HEARTH_PTX PROPERTY STRINGS auto nvcc clang off)
 if(NOT HEARTH_PTX MATCHES "^(auto|nvcc|clang|off)$")
   message(FATAL_ERROR "HEARTH_PTX is auto, nvcc, clang or off")
 endif()
 set(PTX_BY "")
-# The oldest devices that have products of bytes four at a time.
+# The oldest devices that have products of bytes four at a time, and the oldest with matrix units for them.
 set(PTX_TARGET 61)
+set(PTX_MATRIX_TARGET 75)
 find_program(HEARTH_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin)
 find_program(HEARTH_PTX_CLANG clang)
 mark_as_advanced(HEARTH_NVCC HEARTH_PTX_CLANG)
@@ -42,6 +43,13 @@ if(NOT PTX_BY AND HEARTH_PTX MATCHES "auto|clang" AND HEARTH_PTX_CLANG)
 endif()
 if(NOT PTX_BY AND HEARTH_PTX MATCHES "nvcc|clang")
   message(FATAL_ERROR "HEARTH_PTX=${HEARTH_PTX}, but it is not there or makes no PTX")
+endif()
+set(PTX_TARGETS ${PTX_TARGET})
+if(PTX_BY AND PTX_TARGET LESS PTX_MATRIX_TARGET)
+  try_ptx(${PTX_BY} ${PTX_COMPILER} ${PTX_MATRIX_TARGET} can_matrices)
+  if(can_matrices)
+    list(APPEND PTX_TARGETS ${PTX_MATRIX_TARGET})
+  endif()
 endif()
 find_program(PTX_PTXAS ptxas HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin)
 mark_as_advanced(PTX_PTXAS)

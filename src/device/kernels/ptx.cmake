@@ -8,11 +8,12 @@ set(LEAST_VERSION 6.4)
 if(${TARGET} GREATER_EQUAL 75) # TARGET alone is a word of if
   set(LEAST_VERSION 6.5) # products of matrices
 endif()
+string(REPLACE . "" feature "+ptx${LEAST_VERSION}")
 if(BY STREQUAL nvcc)
   set(flags -ptx -arch=compute_${TARGET} -O3 -x cu)
 else()
   set(flags -x cuda --cuda-device-only --cuda-gpu-arch=sm_${TARGET} -nocudainc -nocudalib -Xclang -target-feature
-      -Xclang +ptx64 -O3 -S -Wno-unknown-cuda-version -Wno-pass-failed)
+      -Xclang ${feature} -O3 -S -Wno-unknown-cuda-version -Wno-pass-failed)
 endif()
 execute_process(COMMAND ${COMPILER} ${flags} ${SOURCE} -o ${OUT} RESULT_VARIABLE result ERROR_VARIABLE complaint)
 if(NOT result EQUAL 0)
