@@ -6,6 +6,7 @@ tokenizer.json, and by hearth from the GGUF file. Prints what differs; exits wit
 """
 
 import glob
+import json
 import os
 import random
 import subprocess
@@ -13,8 +14,8 @@ import sys
 import unicodedata
 
 from gguf import GGUFReader
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Punctuation, Sequence, Split
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, Punctuation, Sequence, Split
 
 SEPARATOR = "\n=====\n"
 
@@ -135,6 +136,20 @@ def compare(what, expected, got, lines):
     return not different and len(got) == len(expected)
 
 
+def pieces(lines, scheme, split):
+    """A small vocabulary of pieces that spell blanks as U+2581, trained here, with a special token that cuts lines."""
+    result = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    result.pre_tokenizer = Metaspace(prepend_scheme=scheme, split=split)
+    first = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=1500, special_tokens=first, show_progress=False)
+    result.train_from_iterator(lines[:2000], trainer)
+    written = json.loads(result.to_str())  # bytes are pieces like others
+    written["added_tokens"] = [token for token in written["added_tokens"] if not token["content"].startswith("<0x")]
+    result = Tokenizer.from_str(json.dumps(written))
+    result.add_tokens([AddedToken("[INST]", normalized=False)])
+    return result
+
+
 def main():
     hearth, folder, scratch = sys.argv[1:4]
     lines = random_lines(int(sys.argv[4]) if len(sys.argv) > 4 else 10000)
@@ -158,6 +173,14 @@ def main():
         same &= compare(name + ", tokenizer.json", expected, ids_of(hearth, written, lines), lines)
         if has_file:
             same &= compare(name + ", GGUF", expected, ids_of(hearth, path, lines), lines)
+    cut = [line[:5] + "[INST]" + line[5:] if number % 2 else "[INST]" + line for number, line in enumerate(lines)]
+    for scheme in ("first", "always", "never"):
+        for split in (True, False):
+            reference = pieces(lines, scheme, split)
+            written = os.path.join(scratch, f"{scheme}-{split}.tokenizer.json")
+            reference.save(written)
+            expected = [encoding.ids for encoding in reference.encode_batch(lines + cut, add_special_tokens=False)]
+            same &= compare(f"Metaspace {scheme}, split {split}", expected, ids_of(hearth, written, lines + cut), lines + cut)
     sys.exit(0 if same else 1)
 
 

@@ -242,7 +242,7 @@ hearth_status bpe_encode(const void *tables, const vocabulary *v, span text, enc
     if (!r.table->byte_level || (v->adds_space_prefix && text.data[0] != ' ')) {
         bool written = r.table->byte_level ? (e->text.size = 0, buffer_put(&e->text, " ", 1) &&
                                                                     buffer_put(&e->text, text.data, text.size))
-                                           : blanks_write(v, text, &e->text);
+                                           : blanks_write(v, text, e);
         if (!written)
             return fail_memory(error, "text", text.size);
         text = (span){e->text.data, e->text.size};

@@ -34,6 +34,9 @@ static size_t children_of(uint32_t unit)
     return (size_t)(unit >> 10 & 0x1fffff) << (unit >> 6 & 8);
 }
 
+/* Bytes of the longest prefix that is looked for; those of real tables have at most some 30. A damaged table may lead in a circle. */
+enum { LONGEST_KEY = 256 };
+
 /* Returns the bytes of the longest prefix of a text that is replaced, and by what; 0: none is. */
 static size_t find_prefix(const charsmap *map, span text, span *replacement)
 {
@@ -42,7 +45,7 @@ static size_t find_prefix(const charsmap *map, span text, span *replacement)
     if (!read_unit(map, 0, &unit))
         return 0;
     size_t at = children_of(unit);
-    for (size_t i = 0; i < text.size && text.data[i]; i++) {
+    for (size_t i = 0; i < text.size && i < LONGEST_KEY && text.data[i]; i++) {
         uint8_t label = (uint8_t)text.data[i];
         at ^= label;
         if (!read_unit(map, at, &unit) || (unit & 0x800000ff) != label)

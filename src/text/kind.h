@@ -12,6 +12,7 @@
 typedef struct encoding {
     int32_t *ids; /* [count] */
     size_t count, capacity;
+    bool at_begin; /* the fragment is the first of the text, and no special token stands before it */
     buffer text;   /* for the kind: the fragment in the form that it works on */
     buffer formed; /* the fragment in its normal form; for tokenizer.c */
     buffer mapped; /* ... after SentencePiece's normalisation */
@@ -41,9 +42,9 @@ typedef struct vocabulary_kind {
     size_t (*spell)(const vocabulary *v, int32_t id, char *out);
 } vocabulary_kind;
 
-/* Copies a text with blanks as U+2581, and with one more in front where the vocabulary asks for it; drops extra blanks
- * where it asks for that. The result may be empty. Returns false where there is no memory. */
-bool blanks_write(const vocabulary *v, span text, buffer *out);
+/* Copies a fragment to e->text with blanks as U+2581, and with one more in front where the vocabulary asks for it; drops extra
+ * blanks where it asks for that. The result may be empty. Returns false where there is no memory. */
+bool blanks_write(const vocabulary *v, span text, encoding *e);
 
 /* The kind "llama": SentencePiece's BPE. */
 hearth_status sentencepiece_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);

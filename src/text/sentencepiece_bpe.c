@@ -296,7 +296,7 @@ hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span
     if (text.size > UINT32_MAX / 4)
         return fail(error, HEARTH_INVALID, "text: has %zu bytes, more than fit in one encoding", text.size);
     merger m = {.table = tables, .v = v, .out = e};
-    if (!blanks_write(v, text, &e->text) || !add_runs(&m, (span){e->text.data, e->text.size}))
+    if (!blanks_write(v, text, e) || !add_runs(&m, (span){e->text.data, e->text.size}))
         return fail_memory(error, "tokens", text.size);
     return HEARTH_OK;
 }

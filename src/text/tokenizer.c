@@ -248,6 +248,7 @@ static hearth_status encode_parts(const tokenizer *t, span text, const special_s
         if (found && t->vocabulary.tokens[found->id].strips_left)
             while (plain > from && is_white(text.data[plain - 1]))
                 plain--;
+        e->at_begin = from == 0;
         if (plain > from)
             TRY(encode_plain(t, (span){text.data + from, plain - from}, e, error));
         if (!found)

@@ -261,6 +261,10 @@ hearth_status tokenizer_json_common(tokenizer_json *t)
     TRY(checkpoint_set_strings(t->out, KEY("tokens"), t->tokens, t->count, t->error));
     TRY(checkpoint_set_numbers(t->out, KEY("token_type"), VALUE_I32, t->types, t->count, t->error));
     TRY(checkpoint_set_bool(t->out, KEY("add_space_prefix"), t->adds_space_prefix, t->error));
+    if (t->prefix_once)
+        TRY(checkpoint_set_bool(t->out, "tokenizer.hearth.prefix_once", true, t->error));
+    if (t->prefix_unless_blank)
+        TRY(checkpoint_set_bool(t->out, "tokenizer.hearth.prefix_unless_blank", true, t->error));
     if (t->removes_extra_blanks)
         TRY(checkpoint_set_bool(t->out, KEY("remove_extra_whitespaces"), true, t->error));
     if (t->normalizer)

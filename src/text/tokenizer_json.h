@@ -6,6 +6,8 @@
  * that the files state; and
  *
  *   tokenizer.hearth.normalizer      "nfc", "nfd", "nfkc" or "nfkd": Unicode's normal form that texts get first
+ *   tokenizer.hearth.prefix_once     bool: what add_space_prefix puts in front of a text does not stand behind special tokens
+ *   tokenizer.hearth.prefix_unless_blank   bool: nor in front of a blank (Metaspace)
  *   tokenizer.hearth.strip_left      u32[]: special tokens that take the white space before them
  *   tokenizer.hearth.strip_right     u32[]: ... behind them */
 #ifndef TEXT_TOKENIZER_JSON_H

@@ -26,6 +26,7 @@ typedef struct tokenizer_json {
     split_rule rules[JSON_RULES];
     size_t rule_count;
     bool strips, byte_level, wide_blanks, adds_space_prefix, removes_extra_blanks, ignores_merges;
+    bool prefix_once, prefix_unless_blank; /* as in vocabulary */
 } tokenizer_json;
 
 /* Read the members "normalizer" and "pre_tokenizer" into t. */

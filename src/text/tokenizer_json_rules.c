@@ -247,6 +247,8 @@ static hearth_status read_metaspace(tokenizer_json *t, const json_t *object)
         return refuse(t, "pre_tokenizer: Metaspace: replacement", blank);
     t->wide_blanks = true;
     t->adds_space_prefix = scheme ? strcmp(scheme, "never") != 0 : switch_of(object, "add_prefix_space", true);
+    t->prefix_once = scheme && strcmp(scheme, "first") == 0;
+    t->prefix_unless_blank = true;
     return switch_of(object, "split", true) ? tokenizer_json_rule(t, WIDE_BLANK, SPLIT_MERGED_WITH_NEXT, false)
                                             : HEARTH_OK;
 }

@@ -210,7 +210,7 @@ hearth_status unigram_encode(const void *tables, const vocabulary *v, span text,
     bool again = false;
     if (text.size > UINT32_MAX / 4)
         return fail(error, HEARTH_INVALID, "text: has %zu bytes, more than fit in one encoding", text.size);
-    bool ok = blanks_write(v, text, &e->text);
+    bool ok = blanks_write(v, text, e);
     span rest = {e->text.data, e->text.size};
     while (ok && rest.size > 0) {
         const char *blank =

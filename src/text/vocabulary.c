@@ -158,6 +158,8 @@ static hearth_status load_switches(vocabulary *v, const vocabulary_defaults *def
     TRY(checkpoint_get_bool(c, KEY("add_eos_token"), &v->adds_eos, &found, error));
     TRY(checkpoint_get_bool(c, KEY("add_space_prefix"), &v->adds_space_prefix, &found, error));
     TRY(checkpoint_get_bool(c, KEY("remove_extra_whitespaces"), &v->removes_extra_blanks, &found, error));
+    TRY(checkpoint_get_bool(c, "tokenizer.hearth.prefix_once", &v->prefix_once, &found, error));
+    TRY(checkpoint_get_bool(c, "tokenizer.hearth.prefix_unless_blank", &v->prefix_unless_blank, &found, error));
     v->adds_bos = v->adds_bos && v->bos >= 0;
     v->adds_eos = v->adds_eos && v->eos >= 0;
     return HEARTH_OK;

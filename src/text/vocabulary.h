@@ -57,6 +57,8 @@ typedef struct vocabulary {
     int32_t bos, eos, eot, eom, unknown; /* -1: none                                */
     bool adds_bos, adds_eos;             /* only where there is such a token        */
     bool adds_space_prefix;              /* a text begins as if a blank preceded it */
+    bool prefix_once;                    /* ... but not again behind a special token */
+    bool prefix_unless_blank;            /* ... and not where it begins with one    */
     bool removes_extra_blanks;           /* runs of blanks count as one             */
     span blank;                          /* how pieces spell one                    */
     normal_form form;                    /* that texts get first                    */
