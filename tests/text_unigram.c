@@ -129,12 +129,34 @@ static void damaged_tables_are_survived(void **state)
     json_decref(root);
 }
 
+/* A table whose path of an 'a' leads back to itself is left after some bytes: a long text takes no square of its length. */
+static void a_path_in_a_circle(void **state)
+{
+    (void)state;
+    enum { SIZE = 1 << 20, A = 'a' };
+    struct {
+        uint32_t size, units[2];
+        char end[4];
+    } table = {8, {(A ^ 1) << 10, (uint32_t)A << 10 | A}, ""};
+    char *text = malloc(SIZE);
+    charsmap map;
+    buffer out = {0};
+    assert_non_null(text);
+    memset(text, A, SIZE);
+    assert_true(charsmap_read(&map, (span){(const char *)&table, sizeof table}));
+    assert_true(charsmap_write(&map, (span){text, SIZE}, &out));
+    assert_true(span_equal((span){out.data, out.size}, (span){text, SIZE}));
+    buffer_free(&out);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_those_of_sentencepiece),
         cmocka_unit_test(long_texts_end),
         cmocka_unit_test(damaged_tables_are_survived),
+        cmocka_unit_test(a_path_in_a_circle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

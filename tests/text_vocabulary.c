@@ -1,6 +1,7 @@
 /* text_vocabulary.c - vocabularies that are not as they should be, what absent keys mean, which tokens end an
  * answer, failing allocations, and the time that large texts take (printed, not judged). */
 #include "../src/base/clock.h"
+#include "../src/text/tokenizer_json.h"
 
 #include "text_helpers.h"
 
@@ -305,6 +306,30 @@ static void failing_allocations(void **state)
     checkpoint_close(c);
 }
 
+/* A few bytes do not become a vocabulary of millions: ids that no token has are filled up, but not without end. */
+static void ids_of_no_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        int id;
+        hearth_status expected;
+    } rows[] = {{1000, HEARTH_OK}, {65000, HEARTH_OK}, {70000, HEARTH_FORMAT}, {4194303, HEARTH_FORMAT}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[160];
+        checkpoint *c;
+        hearth_error error = {0};
+        snprintf(text, sizeof text,
+                 "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": %d}, \"merges\": []}, \"pre_tokenizer\": "
+                 "{\"type\": \"ByteLevel\"}}",
+                 rows[i].id);
+        assert_int_equal(checkpoint_create(&c, "test", NULL), HEARTH_OK);
+        assert_int_equal(tokenizer_json_parse(c, span_of(text), "test", &error), rows[i].expected);
+        if (rows[i].expected != HEARTH_OK)
+            assert_non_null(strstr(error.text, "too many ids are left out"));
+        checkpoint_close(c);
+    }
+}
+
 static void an_empty_text_has_no_ids(void **state)
 {
     (void)state;
@@ -382,6 +407,7 @@ int main(void)
         cmocka_unit_test(absent_keys),
         cmocka_unit_test(ends_of_answers),
         cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(ids_of_no_tokens),
         cmocka_unit_test(an_empty_text_has_no_ids),
         cmocka_unit_test(large_texts),
     };

@@ -1,10 +1,8 @@
 /* names.c - the hash table that finds keys, tensors and vocabulary pieces by name. */
 #include "names.h"
 
+#include "../base/hash.h"
 #include "../base/memory.h"
-
-#include <string.h>
-#include <sys/random.h>
 
 struct name_slot {
     const char *name; /* NULL: free */
@@ -13,31 +11,10 @@ struct name_slot {
 
 #define FIRST_CAPACITY 64
 
-/* Folds the 128-bit product into 64 bits, so that every bit of either factor affects the result. */
-static uint64_t fold(uint64_t a, uint64_t b)
-{
-    unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-/* Returns the seeded hash of a name, read in words of 8 bytes. */
-static uint64_t hash(span name, uint64_t seed)
-{
-    const uint64_t odd = 0x9E3779B97F4A7C15u; /* 2^64 / golden ratio: its bits have no pattern      */
-    uint64_t h = seed ^ name.size;
-    for (size_t at = 0; at < name.size; at += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        size_t left = name.size - at;
-        memcpy(&word, name.data + at, left < sizeof(word) ? left : sizeof(word));
-        h = fold(h ^ word, odd) + seed;
-    }
-    return fold(h, odd);
-}
-
 /* Returns the slot that holds the name, or the free slot where it would go. At least one slot must be free. */
 static size_t find_slot(const struct name_slot *slots, size_t capacity, uint64_t seed, span name)
 {
-    size_t at = (size_t)hash(name, seed) & (capacity - 1);
+    size_t at = (size_t)hash_keyed(name, seed) & (capacity - 1);
     while (slots[at].name && !span_equal((span){slots[at].name, slots[at].size}, name))
         at = (at + 1) & (capacity - 1);
     return at;
@@ -50,10 +27,7 @@ static bool grow(name_index *index)
     struct name_slot *slots = mem_new_array(capacity, sizeof(*slots));
     if (!slots)
         return false;
-    /* The address of the block is the seed where the system has no randomness yet. */
-    uint64_t seed = index->seed;
-    if (!index->slots && getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
-        seed = (uint64_t)(uintptr_t)slots;
+    uint64_t seed = index->slots ? index->seed : hash_key(slots);
     for (const struct name_slot *old = index->slots; old && old < index->slots + index->capacity; old++) {
         if (old->name)
             slots[find_slot(slots, capacity, seed, (span){old->name, old->size})] = *old;

@@ -137,7 +137,7 @@ static char *join(const char *a, const char *b)
 
 static hearth_status open_file(part *p, hearth_error *error)
 {
-    struct stat about;
+    struct stat about, named;
     p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (p->fd < 0 || fstat(p->fd, &about) != 0)
         return fail_errno(error, p->path, "cannot open for writing");
@@ -147,6 +147,10 @@ static hearth_status open_file(part *p, hearth_error *error)
         return errno == EWOULDBLOCK ? fail(error, HEARTH_IO, "%s: another process is writing it", p->path)
                                     : fail_errno(error, p->path, "cannot lock");
     p->is_locked = true;
+    /* Another process may have completed it between the two: what was opened is the finished file then. */
+    if (fstat(p->fd, &about) != 0 || lstat(p->path, &named) != 0 || about.st_ino != named.st_ino ||
+        about.st_dev != named.st_dev)
+        return fail(error, HEARTH_IO, "%s: another process was writing it, and has ended: try again", p->path);
     p->size = (uint64_t)about.st_size;
     return HEARTH_OK;
 }

@@ -1,6 +1,8 @@
 /* merges.c - a hash table from pairs of ids to merges. */
 #include "merges.h"
 
+#include "../base/hash.h"
+
 #include <string.h>
 
 #define KEY_MERGES "tokenizer.ggml.merges"
@@ -64,7 +66,7 @@ hearth_status merge_table_load(merge_table *table, vocabulary *v, const piece_ta
     if (!table->slots)
         return fail_memory(error, "tokenizer", room * sizeof *table->slots);
     memset(table->slots, 0xff, room * sizeof *table->slots);
-    table->seed = (uint64_t)(uintptr_t)table->slots;
+    table->seed = hash_key(table->slots);
     char joined[2 * PIECE_LIMIT];
     for (uint32_t rank = 0; rank < merges->count; rank++) {
         span text = merges->as.strings[rank];

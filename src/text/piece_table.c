@@ -1,21 +1,14 @@
 /* piece_table.c - a hash table from texts to ids. */
 #include "piece_table.h"
 
-#include <string.h>
+#include "../base/hash.h"
 
-/* Returns the FNV-1a hash, seeded by an address so that no file can be crafted whose pieces all collide. */
-static uint64_t hash_text(uint64_t seed, const char *text, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325u ^ seed;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3u;
-    return hash ^ hash >> 29;
-}
+#include <string.h>
 
 /* Returns the slot that holds the piece of this text, or the free slot where it would go. */
 static piece_slot *find_slot(const piece_table *table, span text, uint32_t *tag)
 {
-    uint64_t hash = hash_text(table->seed, text.data, text.size);
+    uint64_t hash = hash_keyed(text, table->key);
     *tag = (uint32_t)(hash >> 32);
     for (size_t i = (size_t)hash & table->mask;; i = (i + 1) & table->mask) {
         piece_slot *s = &table->slots[i];
@@ -33,7 +26,7 @@ bool piece_table_fill(piece_table *table, vocabulary *v, bool (*takes)(const tok
     table->slots = arena_new_array(&v->memory, room, sizeof *table->slots);
     if (!table->slots)
         return false;
-    table->seed = (uint64_t)(uintptr_t)table->slots;
+    table->key = hash_key(table->slots);
     memset(table->slots, 0xff, room * sizeof *table->slots);
     for (uint32_t id = 0; id < v->count; id++) {
         const token *t = &v->tokens[id];

@@ -18,7 +18,7 @@ typedef struct piece_table {
     const token *tokens;
     piece_slot *slots; /* [mask + 1]: open addressing, at most half full */
     size_t mask;
-    uint64_t seed;
+    uint64_t key;
     size_t longest; /* bytes of the longest piece in the table */
 } piece_table;
 

@@ -13,6 +13,8 @@
 
 /* Ids that are accepted: larger ones would make a list of mostly nothing. Published vocabularies have up to 262,144. */
 enum { IDS_LIMIT = 1 << 22 };
+/* Ids without a token that are accepted, beside as many as there are tokens. */
+enum { GAPS_LIMIT = 1 << 16 };
 
 /* -------------------------------------------------------------- vocabulary */
 
@@ -61,6 +63,10 @@ static hearth_status measure(tokenizer_json *t, const json_t *pieces, const json
         TRY(read_id(t, json_object_get(value, "id"), "added_tokens", &id));
         count = id >= count ? id + 1 : count;
     }
+    size_t listed = json_object_size(pieces) + json_array_size(pieces) + json_array_size(added);
+    if (count > 2 * listed + GAPS_LIMIT)
+        return fail(t->error, HEARTH_FORMAT, "%s: has %zu tokens with ids up to %zu: too many ids are left out",
+                    t->name, listed, count - 1);
     if (count == 0 || count > IDS_LIMIT)
         return fail(t->error, HEARTH_FORMAT, "%s: has %zu tokens, expected 1 to %d", t->name, count, IDS_LIMIT);
     return make_room(t, count);
