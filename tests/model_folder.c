@@ -345,6 +345,125 @@ static void test_defaults(void **state)
     }
 }
 
+/* The size s of the values -s, 0 and s that a matrix gets, by the definition. */
+static void size_of_three(const float *w, size_t count, double *size)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += fabs((double)w[i]);
+    *size = fmax(sum / (double)count, 1e-5);
+}
+
+/* BitNet's folders: weights to be rounded, and the same packed, with s and with 1 / s, are one model. */
+static void test_three_values(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "{\"quant_method\": \"bitnet\", \"linear_class\": \"autobitlinear\", \"quantization_mode\": \"online\"}",
+        "{\"quant_method\": \"bitnet\", \"linear_class\": \"autobitlinear\", \"quantization_mode\": \"offline\"}",
+        "{\"quant_method\": \"bitnet\"}",
+    };
+    static const char name[] = "model.layers.1.mlp.gate_proj.weight",
+                      scale_name[] = "model.layers.1.mlp.gate_proj.weight_scale";
+    json_t *config;
+    checkpoint *files, *stored;
+    hearth_error error = {0};
+    load_golden("bitnet", "", &config, &files, &stored);
+    const stored_tensor *gate = checkpoint_find_tensor(stored, name);
+    size_t columns = (size_t)gate->shape[0], rows = (size_t)gate->shape[1], count = rows * columns, zeros = 0;
+    float *w = malloc(count * sizeof *w), *row = malloc(columns * sizeof *row);
+    assert_non_null(w);
+    assert_non_null(row);
+    number_formats[gate->format].decode(gate->data, w, count);
+    double size;
+    size_of_three(w, count, &size);
+    assert_int_equal(rows % 4, 0);
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        json_t *quantization;
+        checkpoint *given;
+        hearth_model *m;
+        arena memory = {0};
+        must(json_parse(&quantization, settings[s], strlen(settings[s]), "settings", &error), &error);
+        json_object_set_new(config, "quantization_config", quantization);
+        must(checkpoint_create(&given, "given", &error), &error);
+        for (size_t i = 0; i < stored->tensor_count; i++) {
+            stored_tensor t = stored->tensors[i];
+            float *scale = arena_new_array(&memory, 1, sizeof *scale);
+            if (s > 0 && strstr(t.name, "_proj.weight")) { /* packed as its publisher does it */
+                size_t width = (size_t)t.shape[0], height = (size_t)t.shape[1];
+                float *all = malloc(width * height * sizeof *all);
+                uint8_t *packed = arena_new_array(&memory, height / 4, width);
+                char other[128];
+                double own;
+                assert_non_null(all);
+                number_formats[t.format].decode(t.data, all, width * height);
+                size_of_three(all, width * height, &own);
+                *scale = (float)(s == 1 ? own : 1 / own);
+                for (size_t y = 0; y < height; y++)
+                    for (size_t x = 0; x < width; x++) {
+                        double v = fmin(fmax(nearbyint((double)all[y * width + x] / own), -1), 1);
+                        packed[y % (height / 4) * width + x] |= (uint8_t)((unsigned)(v + 1) << y / (height / 4) * 2);
+                    }
+                free(all);
+                t.data = packed;
+                t.format = FORMAT_STORED_COUNT;
+                t.foreign = "U8";
+                t.shape[1] /= 4;
+                t.size_bytes = width * height / 4;
+                snprintf(other, sizeof other, "%s_scale", t.name);
+                stored_tensor one = {.name = other,
+                                     .format = FORMAT_F32,
+                                     .rank = 1,
+                                     .shape = {1, 1, 1, 1},
+                                     .data = scale,
+                                     .size_bytes = 4};
+                must(checkpoint_add_tensor(given, &one, &error), &error);
+            }
+            must(checkpoint_add_tensor(given, &t, &error), &error);
+        }
+        must(understand(&m, given, config, &error), &error);
+        const matrix *read = &m->layers[1].gate;
+        assert_int_equal(read->rows, rows);
+        for (size_t y = 0; y < rows; y++) {
+            number_formats[read->format].decode(matrix_row(read, y), row, columns);
+            for (size_t x = 0; x < columns; x++) {
+                double expected = fmin(fmax(nearbyint((double)w[y * columns + x] / size), -1), 1) * size;
+                if (fabs((double)row[x] - expected) > size / 1024)
+                    fail_msg("%s: row %zu, column %zu: is %g, expected %g", settings[s], y, x, (double)row[x],
+                             expected);
+                zeros += expected == 0;
+            }
+        }
+        assert_true(zeros > 0 && zeros < 3 * count);
+        hearth_model_close(m);
+        if (s == 1) { /* a number that is none, and an s that is missing */
+            stored_tensor *t = NULL;
+            for (size_t i = 0; i < given->tensor_count; i++)
+                if (strcmp(given->tensors[i].name, name) == 0)
+                    t = &given->tensors[i];
+            ((uint8_t *)(uintptr_t)t->data)[5] = 0xff;
+            assert_int_equal(understand(&m, given, config, &error), HEARTH_FORMAT);
+            expect_text(&error, "none of -1, 0 and 1");
+            for (size_t i = 0; i < given->tensor_count; i++)
+                if (strcmp(given->tensors[i].name, scale_name) == 0)
+                    *(float *)(uintptr_t)given->tensors[i].data = 0;
+            assert_int_equal(understand(&m, given, config, &error), HEARTH_FORMAT);
+            expect_text(&error, "weight_scale is not a positive number");
+        }
+        checkpoint_close(given);
+        arena_clear(&memory);
+    }
+    free(w);
+    free(row);
+    json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "gptq"));
+    hearth_model *none;
+    assert_int_equal(understand(&none, stored, config, &error), HEARTH_UNSUPPORTED);
+    expect_text(&error, "quantised folders are not read");
+    checkpoint_close(stored);
+    checkpoint_close(files);
+    json_decref(config);
+}
+
 /* Tensors of other types than hearth knows, where a folder's tensors are put into another form than they are stored in. */
 static void test_foreign_tensors(void **state)
 {
@@ -409,11 +528,17 @@ static void test_draft(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),           cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_nested),          cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_draft),
-        cmocka_unit_test(test_folder_names),    cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_bad_tokenizers),  cmocka_unit_test(test_nested_vocabulary),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_foreign_tensors),
+        cmocka_unit_test(test_three_values),
+        cmocka_unit_test(test_draft),
+        cmocka_unit_test(test_folder_names),
+        cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_bad_tokenizers),
+        cmocka_unit_test(test_nested_vocabulary),
     };
     return run_group(tests, NULL, NULL);
 }

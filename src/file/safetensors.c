@@ -24,6 +24,7 @@ static const struct {
     {"F32", FORMAT_F32},
     {"F16", FORMAT_F16},
     {"BF16", FORMAT_BF16},
+    {"U8", FORMAT_STORED_COUNT}, /* of which packed weights are made: no numbers of hearth's: see stored_tensor.foreign */
 };
 
 typedef struct header_reader {
@@ -60,9 +61,10 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
         if (strcmp(dtype, dtypes[i].dtype) != 0)
             continue;
         t->format = dtypes[i].format;
+        t->foreign = t->format == FORMAT_STORED_COUNT ? dtypes[i].dtype : NULL;
         return HEARTH_OK;
     }
-    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16 and BF16", dtype);
+    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16 and U8", dtype);
 }
 
 /* Reads item i of an array as an integer of at least 0; returns false where it is none. */
@@ -86,7 +88,7 @@ static hearth_status read_shape(const header_reader *r, const json_t *value, sto
     if (rank > TENSOR_MAX_RANK)
         return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank,
                       TENSOR_MAX_RANK);
-    size_t bytes = number_formats[t->format].block_bytes;
+    size_t bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
     for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
         t->shape[i] = 1;
         if (i < rank && !get_size(shape, rank - 1 - i, &t->shape[i]))

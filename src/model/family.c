@@ -496,7 +496,7 @@ const family families[] = {
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, arcee_layer)},
     {.name = "bitnet-b1.58", .model_type = "bitnet", .architecture = "BitNetForCausalLM",
-     .pairing = ROPE_HALVES, .rope_base = 500000,
+     .pairing = ROPE_HALVES, .rope_base = 500000, .ternary = true,
      .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, bitnet_layer)},
     {.name = "qwen2", .model_type = "qwen2", .architecture = "Qwen2ForCausalLM",
      .pairing = ROPE_HALVES,

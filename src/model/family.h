@@ -240,6 +240,7 @@ typedef struct family {
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
+    bool ternary;                   /* folders may have matrices of three values (huggingface_ternary.c)     */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
     uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
     uint32_t ffn_widths;            /* f in widths of the embedding where config.json lacks it; 0: it must be there */

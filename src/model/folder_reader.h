@@ -1,11 +1,15 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
- * huggingface_layers.c (what else differs between layers), huggingface_tensor.c (tensors). */
+ * huggingface_layers.c (what else differs between layers), huggingface_tensor.c (tensors), huggingface_ternary.c (those of three
+ * values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
 #include "../base/json.h"
 #include "hyper.h"
+
+/* How a folder stores matrices of -s, 0 and s: not at all; as floats that are to be rounded; packed, with s, with 1 / s. */
+typedef enum folder_ternary { TERNARY_NONE, TERNARY_ONLINE, TERNARY_MULTIPLIED, TERNARY_DIVIDED } folder_ternary;
 
 typedef struct folder_reader {
     checkpoint *out;
@@ -15,6 +19,7 @@ typedef struct folder_reader {
     const char *name;     /* what errors about the config begin with */
     hearth_error *error;
     const family *family;
+    folder_ternary ternary;
     uint32_t draft_layers; /* layers behind the last one that guess tokens ahead; they are left out */
     hyperparameters hyper; /* the sizes                             */
     model_layer layer;     /* of every layer                        */
@@ -51,6 +56,13 @@ hearth_status folder_read_listed_mixers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);
+
+/* In huggingface_ternary.c. Reads quantization_config: HEARTH_UNSUPPORTED, unless it is BitNet's. */
+hearth_status folder_read_ternary(folder_reader *r, const json_t *settings);
+/* Returns whether a tensor of the folder is the s of a packed matrix. */
+bool folder_is_ternary_scale(const folder_reader *r, const char *name);
+/* Replaces a matrix of a layer, in whatever form the folder has it, by its rows of -s, 0 and s. */
+hearth_status folder_make_ternary(folder_reader *r, const stored_tensor *stored, stored_tensor *to);
 
 /* Adds the folder's tensors under GGUF's names and with GGUF's shapes. tied: the embedding is the head. */
 hearth_status folder_add_tensors(folder_reader *r, bool tied);

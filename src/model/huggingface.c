@@ -388,7 +388,7 @@ static hearth_status read_activation(folder_reader *r)
 }
 
 /* Refuses settings that are not supported and that would change the result if they were ignored. */
-static hearth_status refuse_unknown(const folder_reader *r)
+static hearth_status refuse_unknown(folder_reader *r)
 {
     for (size_t i = 0; i < MOST_REQUIRED && r->family->required[i].key; i++) {
         const required_setting *s = &r->family->required[i];
@@ -399,10 +399,7 @@ static hearth_status refuse_unknown(const folder_reader *r)
                         value ? "true" : "false");
     }
     const json_t *quantization = json_object_get(r->config, "quantization_config");
-    if (quantization && !json_is_null(quantization))
-        return fail(r->error, HEARTH_UNSUPPORTED,
-                    "%s: quantization_config: quantised folders are not read: use the original or a GGUF", r->name);
-    return HEARTH_OK;
+    return quantization && !json_is_null(quantization) ? folder_read_ternary(r, quantization) : HEARTH_OK;
 }
 
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,

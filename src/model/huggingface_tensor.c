@@ -148,11 +148,13 @@ static hearth_status take_half(folder_reader *r, const tensor_rule *rule, const 
     return HEARTH_OK;
 }
 
-/* Marks or changes what a folder stores in another way than GGUF. stored: its name there. */
-static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char *stored, stored_tensor *t)
+/* Marks or changes what a folder stores in another way than GGUF. stored: as it is there. */
+static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored, stored_tensor *t)
 {
     const attention_shape *a = &r->layer.attention;
     uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
+    if (r->ternary != TERNARY_NONE && strchr(rule->name, '%') && rule->rows != DIMENSION_NONE)
+        TRY(folder_make_ternary(r, stored, t));
     if (t->foreign) /* it has neither values nor a format; binding refuses it */
         return HEARTH_OK;
     if (rule->rotary != DIMENSION_NONE)
@@ -172,7 +174,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char
     if (rule->flags & (TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS))
         TRY(order_values(r, rule, t));
     if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
-        return take_half(r, rule, stored, t);
+        return take_half(r, rule, stored->name, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
 
@@ -206,7 +208,7 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     if (rule->stack != DIMENSION_NONE || tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, number, r->error);
     t.name = name;
-    TRY(adapt(r, rule, stored->name, &t));
+    TRY(adapt(r, rule, stored, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
@@ -261,7 +263,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
 {
     uint32_t layer = 0, expert = 0;
     const tensor_rule *rule = find_rule(r, stored->name, &layer, &expert);
-    if ((rule && (rule->flags & TENSOR_IGNORED)) || is_beside(r, stored->name, rule, layer))
+    if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
+        is_beside(r, stored->name, rule, layer))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
@@ -312,7 +315,7 @@ static hearth_status set_file_type(folder_reader *r)
     uint64_t bytes[FORMAT_STORED_COUNT] = {0};
     size_t most = 0;
     for (size_t i = 0; i < r->out->tensor_count; i++)
-        if (r->out->tensors[i].rank > 1)
+        if (r->out->tensors[i].rank > 1 && !r->out->tensors[i].foreign)
             bytes[r->out->tensors[i].format] += r->out->tensors[i].size_bytes;
     for (size_t f = 0; f < FORMAT_COUNT; f++)
         if (bytes[f] > bytes[most])
