@@ -160,6 +160,29 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
     }
 }
 
+/* ---- TQ2_0: bits need no conversion, as nibbles do not. Of the four that a look-up minds the lower two count ---- */
+
+ALWAYS_INLINE void scales_tq2_0(const uint8_t *base, size_t columns, float *scales)
+{
+    (void)columns;
+    scales[0] = _cvtsh_ss(((const block_tq2_0 *)(const void *)base)->d);
+}
+
+ALWAYS_INLINE void decode_tq2_0(const uint8_t *base, const float *scales, size_t column, size_t n, __m512 *w)
+{
+    (void)n;
+    const uint8_t *q = ((const block_tq2_0 *)(const void *)base)->q + column / WEIGHT_STEP * 32;
+    const __m512 numbers = _mm512_set_ps(2, 1, 0, -1, 2, 1, 0, -1, 2, 1, 0, -1, 2, 1, 0, -1);
+    __m512 values = _mm512_mul_ps(numbers, _mm512_set1_ps(scales[0]));
+    for (size_t k = 0; k < 2; k++) {
+        __m512i bits = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(q + k * LANES)));
+        w[k] = _mm512_permutexvar_ps(bits, values);
+        w[2 + k] = _mm512_permutexvar_ps(_mm512_srli_epi32(bits, 2), values);
+        w[4 + k] = _mm512_permutexvar_ps(_mm512_srli_epi32(bits, 4), values);
+        w[6 + k] = _mm512_permutexvar_ps(_mm512_srli_epi32(bits, 6), values);
+    }
+}
+
 #include "decode.h"
 
 #endif

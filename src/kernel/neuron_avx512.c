@@ -48,9 +48,10 @@ SELECT_KERNELS(avx512)
 /* ---- the table ---- */
 
 WEIGHT_DECODERS(NEURON_KERNELS, avx512)
+NEURON_KERNELS(avx512, TQ2_0, tq2_0, scales_tq2_0)
 
 const kernels avx512_neurons = {
-    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx512)},
-    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx512)},
+    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx512) ACCUMULATE(avx512, TQ2_0, tq2_0, scales_tq2_0)},
+    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx512) ACCUMULATE_MANY(avx512, TQ2_0, tq2_0, scales_tq2_0)},
     .select = SELECTED(avx512),
 };

@@ -15,6 +15,7 @@
 typedef struct convert_step {
     const char *name;        /* name in the file that is written */
     number_format from, to;
+    number_format down_t_format; /* what a transposed down gets where nothing else is asked for */
     uint64_t rows, columns;
     uint64_t from_bytes, to_bytes;
     bool is_down_t;          /* written as a down matrix with a row per neuron ... */

@@ -79,10 +79,9 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     if (o->format != FORMAT_COUNT)
         return o->format;
     *reason = "as stored";
-    if (!step->transposed || !number_is_block(step->from))
-        return step->from;
-    *reason = "its blocks ran across neurons";
-    return neuron_major_format(step->from);
+    if (step->transposed && number_is_block(step->from) && step->down_t_format != FORMAT_TQ2_0)
+        *reason = "its blocks ran across neurons";
+    return step->down_t_format;
 }
 
 /* Chooses the format and sets step->reason (a constant, or a text in the plan's memory). rule: of the tensor as it is
@@ -225,6 +224,9 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     step->columns = t->shape[step->transposed ? 1 : 0];
     step->rows = t->shape[step->transposed ? 0 : 1] * item->experts;
     step->from_bytes = t->size_bytes;
+    const matrix down = {t->data, t->format, (uint32_t)(step->columns * item->experts), (uint32_t)t->shape[0],
+                         step->transposed ? t->size_bytes / (step->columns * item->experts) : 0};
+    step->down_t_format = step->transposed ? neuron_major_format(&down, item->experts) : step->from;
     TRY(choose_format(p, step, to, layer, error));
     TRY(find_weights(p, item, error));
     size_t row_bytes, size_bytes;
@@ -242,7 +244,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.rotary_heads = item->to.fused_groups = item->to.values.groups = 0;
     item->to.parts = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
-    step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
+    step->requantised = step->transposed && neuron_major_rounds(&down, item->experts, step->to);
     p->requantised |= step->requantised;
     p->bytes_total += t->size_bytes;
     p->count++;

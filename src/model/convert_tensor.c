@@ -246,7 +246,7 @@ done:
 static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
 {
     double *relative_error = &item->step.relative_error;
-    if (shape->format == neuron_major_format(down->format)) /* as the engine does for a model in stock layout  */
+    if (shape->format == neuron_major_format(down, item->experts)) /* as the engine does for a model in stock layout  */
         neuron_major_transpose(&s->kernels, s->threads, down, item->experts, shape, rows);
     else
         TRY(neuron_major_encode(s->threads, down, item->experts, shape, rows, s->error));

@@ -5,21 +5,50 @@
  * for 32 rows at a time was tried and was a third slower. */
 #include "neuron_major.h"
 
+#include "../number/blocks.h"
+
 #include <math.h>
+#include <string.h>
 
 /* Columns of a stripe: a multiple of every format's block, and enough of each row to be read efficiently. */
 #define STRIPE_COLUMNS 256
 
-number_format neuron_major_format(number_format down)
+/* Returns whether all values of each expert's matrix are -s, 0 and s, and its columns whole blocks of TQ2_0. */
+static bool has_three_values(const matrix *down, uint32_t experts)
 {
-    return number_is_block(down) ? FORMAT_Q8_0 : down;
+    size_t d = down->rows / experts, blocks = down->columns / number_formats[FORMAT_TQ2_0].block_values;
+    if (down->format != FORMAT_TQ2_0 || !down->data || d % number_formats[FORMAT_TQ2_0].block_values != 0)
+        return false;
+    for (size_t expert = 0; expert < experts; expert++) {
+        uint16_t size = 0; /* of its first block that is not zero; a half float */
+        for (size_t row = expert * d; row < (expert + 1) * d; row++) {
+            const block_tq2_0 *of_row = matrix_row(down, row);
+            for (size_t i = 0; i < blocks; i++) {
+                size = size ? size : of_row[i].d;
+                if (of_row[i].d != 0 && of_row[i].d != size)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+number_format neuron_major_format(const matrix *down, uint32_t experts)
+{
+    return !number_is_block(down->format) || has_three_values(down, experts) ? down->format : FORMAT_Q8_0;
+}
+
+bool neuron_major_rounds(const matrix *down, uint32_t experts, number_format to)
+{
+    return number_is_block(down->format) && to != FORMAT_F32 &&
+           !(to == FORMAT_TQ2_0 && has_three_values(down, experts));
 }
 
 hearth_status neuron_major_shape(matrix *out, const matrix *down, uint32_t experts, const char *path, const char *name,
                                  hearth_error *error)
 {
     matrix m = {
-        .format = neuron_major_format(down->format), .rows = down->columns * experts, .columns = down->rows / experts};
+        .format = neuron_major_format(down, experts), .rows = down->columns * experts, .columns = down->rows / experts};
     if (!number_row_bytes(m.format, m.columns, &m.row_bytes))
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: tensor %s: has %u rows; to transpose %s they must be a multiple of %u", path, name, m.columns,
@@ -56,6 +85,36 @@ typedef struct transposition {
     char *rows;
 } transposition;
 
+/* Transposes a stripe of a matrix of -s, 0 and s, which is all of a block wide, square by square. rows: where its first column
+ * goes. */
+static void transpose_three_values(const matrix *down, const stripe *s, char *rows, size_t row_bytes, size_t d)
+{
+    enum {
+        SIDE = STRIPE_COLUMNS,
+        FIELDS = 4,
+        BYTES = 32
+    };                          /* of 128 values byte i of 32 holds i, i + 32, i + 64, i + 96 */
+    uint8_t square[SIDE][SIDE]; /* [row][column] values plus one */
+    for (size_t first = 0; first < d; first += SIDE) {
+        uint16_t size = 0;
+        for (size_t row = 0; row < SIDE; row++) {
+            const block_tq2_0 *block = matrix_row(down, s->row + first + row);
+            block += s->column / SIDE;
+            size = block->d ? block->d : size;
+            for (size_t k = 0; k < SIDE; k++) {
+                unsigned number = block->q[k / 128 * BYTES + k % BYTES] >> k / BYTES % FIELDS * 2 & 3;
+                square[row][k] = block->d ? (uint8_t)number : 1;
+            }
+        }
+        for (size_t column = 0; column < SIDE; column++) {
+            block_tq2_0 to = {.d = size};
+            for (size_t k = 0; k < SIDE; k++)
+                to.q[k / 128 * BYTES + k % BYTES] |= (uint8_t)(square[k][column] << k / BYTES % FIELDS * 2);
+            memcpy(rows + column * row_bytes + first / SIDE * sizeof to, &to, sizeof to);
+        }
+    }
+}
+
 static void transpose_stripes(void *context, size_t begin, size_t end, unsigned worker)
 {
     const transposition *t = context;
@@ -65,6 +124,11 @@ static void transpose_stripes(void *context, size_t begin, size_t end, unsigned 
         matrix one = *t->down; /* of the expert */
         one.data = matrix_row(t->down, s.row);
         one.rows = t->shape->columns;
+        if (t->shape->format == FORMAT_TQ2_0) {
+            transpose_three_values(t->down, &s, t->rows + s.to * t->shape->row_bytes, t->shape->row_bytes,
+                                   t->shape->columns);
+            continue;
+        }
         t->kernel(&one, 0, one.rows, s.column, s.columns, t->rows + s.to * t->shape->row_bytes, t->shape->row_bytes);
     }
 }

@@ -2,18 +2,20 @@
  *
  * The values of a float matrix do not change. The blocks of a block format run along f, those of down_t along d, so
  * its values have to be rounded once more: to Q8_0, whose error is small compared with that of the smaller
- * formats. */
+ * formats. Only a matrix of -s, 0 and s, as BitNet's are, stays what it is: in TQ2_0. */
 #ifndef MODEL_NEURON_MAJOR_H
 #define MODEL_NEURON_MAJOR_H
 
 #include "../base/pool.h"
 #include "model.h"
 
-/* Returns the format of down_t for a format of down: the same for floats, else Q8_0. */
-number_format neuron_major_format(number_format down);
-
 /* In all of them `experts` is the number of matrices [d][f] whose rows lie one after another in `down`, and whose
  * transposes lie one after another in down_t; 1: down is one matrix. */
+
+/* Returns the format of down_t: that of down where no value changes, else Q8_0. */
+number_format neuron_major_format(const matrix *down, uint32_t experts);
+/* Returns whether values are rounded once more on the way from down to a format. */
+bool neuron_major_rounds(const matrix *down, uint32_t experts, number_format to);
 
 /* Sets rows, columns, row_bytes and format of *out to those of down_t; data is NULL. HEARTH_UNSUPPORTED: down has a
  * block format and d is not a multiple of 32. path and name: of down, for the error text. */
