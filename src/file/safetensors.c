@@ -24,7 +24,7 @@ static const struct {
     {"F32", FORMAT_F32},
     {"F16", FORMAT_F16},
     {"BF16", FORMAT_BF16},
-    {"U8", FORMAT_STORED_COUNT}, /* of which packed weights are made: no numbers of hearth's: see stored_tensor.foreign */
+    {"U8", FORMAT_STORED_COUNT}, /* packed weights are made of it: no format of hearth's, see stored_tensor.foreign */
 };
 
 typedef struct header_reader {
