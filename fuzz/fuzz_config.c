@@ -9,6 +9,7 @@
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
+ * Covers: src/model/huggingface_ternary.c
  * Covers: src/model/hyper.c
  * Covers: src/model/rope.c
  *
@@ -151,7 +152,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own.
- * The last layer has with k no keys and values, with v no values, with w twice the neurons, with g heads of twice the
+ * u: matrices of layers are
+ * packed, as BitNet's. The last layer has with k no keys and values, with v no values, with w twice the neurons, with g heads of twice the
  * length, with h one head of 2 values. Capital letters say what each layer is, from the first on: A attention and a
  * network, as without a letter, R a recurrent mixer and a network, T attention alone, M a recurrent mixer alone, N a
  * network alone. */
@@ -171,6 +173,22 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
             return false;
     bool named = r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS);
     return !(r->flags & TENSOR_OPTIONAL) || named || strchr(sets, 'o');
+}
+
+/* Makes a matrix one of packed numbers, and adds their size. */
+static hearth_status pack(checkpoint *c, const tensor_rule *r, uint32_t layer, stored_tensor *t)
+{
+    static const float one = 1;
+    char name[TENSOR_NAME_SIZE + 8];
+    size_t used = (size_t)snprintf(name, TENSOR_NAME_SIZE, r->folder_name, layer, 0);
+    memcpy(name + used, "_scale", sizeof("_scale"));
+    t->format = FORMAT_STORED_COUNT;
+    t->foreign = "U8";
+    t->shape[1] /= 4;
+    t->size_bytes = t->shape[0] * t->shape[1];
+    stored_tensor scale = {
+        .name = name, .format = FORMAT_F32, .rank = 1, .shape = {1, 1, 1, 1}, .data = &one, .size_bytes = sizeof(one)};
+    return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scale, NULL);
 }
 
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
@@ -200,6 +218,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         t.shape[t.rank++] = count;
     t.data = values;
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
+    if (folder && has_letter(sets, 'u') && t.rank == 2 && rows % 4 == 0 && strchr(r->folder_name, '%'))
+        TRY(pack(c, r, layer, &t));
     for (uint32_t i = 0; i < (single ? count : 1); i++) {
         char name[TENSOR_NAME_SIZE];
         snprintf(name, sizeof(name), folder ? r->folder_name : r->name, numbered ? i : layer, i);

@@ -94,6 +94,12 @@ static uint32_t widest_hidden(const hearth_engine *e)
     return widest;
 }
 
+static size_t largest(size_t a, size_t b, size_t c)
+{
+    size_t most = a > b ? a : b;
+    return most > c ? most : c;
+}
+
 /* Lists everything that a session allocates besides its cache and returns the bytes. If block is given, sets the
  * pointers into it. */
 static size_t lay_out(hearth_session *s, size_t threads, void *block)
@@ -101,10 +107,12 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     const hyperparameters *h = &s->engine->model->hyper;
     layer_sizes most = model_largest(s->engine->model);
     size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query, key = most.key;
-    size_t pairs = expert_pairs(rows, most.used);
-    /* rows of one network each, or one row of all experts that it uses */
-    size_t activations = pairs * most.network > most.listed ? pairs * most.network : most.listed;
-    size_t rounded = pairs * s->widest > most.listed ? pairs : (most.listed + s->widest - 1) / s->widest;
+    size_t pairs = expert_pairs(rows, most.used), widest_expert = d > most.latent ? d : most.latent;
+    /* rows of one network each, or of one expert each, or one row of all experts that it uses */
+    size_t activations = largest(rows * most.network, pairs * most.expert, most.listed);
+    size_t inputs =
+        largest(rows * s->widest, pairs * (most.expert > widest_expert ? most.expert : widest_expert), most.listed);
+    size_t rounded = (inputs + s->widest - 1) / s->widest;
     scratch *b = &s->scratch;
     layout l = {block, 0};
     b->x = take(&l, rows * d, sizeof *b->x);
@@ -128,7 +136,6 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     if (most.experts > 0) {
         b->router = take(&l, rows * most.experts, sizeof *b->router);
         b->shares = take(&l, rows * most.experts, sizeof *b->shares);
-        size_t widest_expert = d > most.latent ? d : most.latent;
         b->expert_in = take(&l, pairs * widest_expert, sizeof *b->expert_in);
         b->expert_out = take(&l, pairs * widest_expert, sizeof *b->expert_out);
         b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);

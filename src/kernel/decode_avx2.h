@@ -170,6 +170,20 @@ ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part,
 BYTE_FORMATS(DECODE_BYTES, avx2)
 COPY_BYTE_FORMATS(DECODE_BYTES, avx2)
 
+/* TQ2_0 again, by a look-up in place of bytes that are converted: of the three bits that it minds the lower two count. */
+ALWAYS_INLINE void decode_ternary(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)n;
+    const uint8_t *q = ((const block_tq2_0 *)(const void *)base)->q + column / 128 * 32;
+    const __m256 numbers = _mm256_set_ps(2, 1, 0, -1, 2, 1, 0, -1);
+    __m256 values = _mm256_mul_ps(numbers, _mm256_set1_ps(scales[0]));
+    __m128i shift = _mm_cvtsi32_si128((int)(column / 32 % 4 * 2));
+    for (size_t v = 0; v < WEIGHT_VECTORS; v++) {
+        __m256i bits = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(q + v * LANES)));
+        w[v] = _mm256_permutevar8x32_ps(values, _mm256_srl_epi32(bits, shift));
+    }
+}
+
 /* The formats that this level decodes beside those of decode.h, for macros as there. */
 #define BYTE_DECODERS(X, level)                \
     X(level, Q4_1, q4_1, scales_q4_1)          \
@@ -182,7 +196,7 @@ COPY_BYTE_FORMATS(DECODE_BYTES, avx2)
     X(level, IQ4_XS, iq4_xs, scales_iq4_xs)    \
     X(level, MXFP4, mxfp4, scales_mxfp4)       \
     X(level, TQ1_0, tq1_0, scales_tq1_0)       \
-    X(level, TQ2_0, tq2_0, scales_tq2_0)       \
+    X(level, TQ2_0, ternary, scales_tq2_0)     \
     X(level, Q1_0, q1_0, scales_q1_0)          \
     X(level, Q2_0, q2_0, scales_q2_0)          \
     X(level, SIGNS1, signs1, scales_signs1)    \

@@ -405,6 +405,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.listed = most(s.listed, most(used * f->expert_neurons, f->shared_neurons));
         s.experts = most(s.experts, f->router.expert_count);
         s.used = most(s.used, f->router.used);
+        s.expert = most(s.expert, f->router.expert_count > 0 ? f->expert_neurons : 0);
         s.query = most(s.query, query_width(a));
         s.gated_query = most(s.gated_query, a->gated ? 2 * query_width(a) : 0);
         s.key = most(s.key, key_width(a));

@@ -77,7 +77,7 @@ typedef struct layer_sizes {
     uint32_t neurons;                   /* f                                              */
     uint32_t network;                   /* of one expert, or of a layer without experts   */
     uint32_t listed;                    /* of all experts that a token uses together; of a layer without experts */
-    uint32_t experts, used;             /* and how many of them a token uses; 0: none     */
+    uint32_t experts, used, expert;     /* how many a token uses; neurons of one; 0: there are none */
     uint32_t query, key;                /* Q, K as in model_layer                         */
     uint32_t gated_query;               /* 2 Q of layers with gated attention             */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
