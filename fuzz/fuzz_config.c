@@ -151,12 +151,11 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
 
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
- * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own.
- * u: matrices of layers are
- * packed, as BitNet's. The last layer has with k no keys and values, with v no values, with w twice the neurons, with g heads of twice the
- * length, with h one head of 2 values. Capital letters say what each layer is, from the first on: A attention and a
- * network, as without a letter, R a recurrent mixer and a network, T attention alone, M a recurrent mixer alone, N a
- * network alone. */
+ * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
+ * u matrices of layers packed, as BitNet's. The last layer has with k no keys and values, with v no values, with w twice
+ * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
+ * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
+ * recurrent mixer alone, N a network alone. */
 static bool is_there(const family *f, const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {

@@ -455,8 +455,21 @@ static void test_three_values(void **state)
     }
     free(w);
     free(row);
-    json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "gptq"));
+    uint32_t not_a_number = 0x7fc00000, four[] = {0, 0, not_a_number, 0};
     hearth_model *none;
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:s, s:s}", "quant_method", "bitnet", "linear_class", "autobitlinear",
+                                  "quantization_mode", "online"));
+    for (size_t i = 0; i < stored->tensor_count; i++)
+        if (strcmp(stored->tensors[i].name, name) == 0) {
+            stored->tensors[i].format = FORMAT_F32;
+            stored->tensors[i].data = four;
+            stored->tensors[i].shape[0] = stored->tensors[i].shape[1] = 2;
+            stored->tensors[i].size_bytes = sizeof four;
+        }
+    assert_int_equal(understand(&none, stored, config, &error), HEARTH_FORMAT);
+    expect_text(&error, "not finite");
+    json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "gptq"));
     assert_int_equal(understand(&none, stored, config, &error), HEARTH_UNSUPPORTED);
     expect_text(&error, "quantised folders are not read");
     checkpoint_close(stored);

@@ -61,7 +61,7 @@ typedef struct device_info {
     uint64_t pinned_bytes;           /* of buffers in main memory */
     unsigned units;                  /* compute units: groups run side by side */
     unsigned group;                  /* lanes of a group; fewer for a kernel that allows only fewer */
-    const char *kernels;             /* how they were compiled: "AVX2", "PTX (nvcc)", "NVRTC 12.4", "OpenCL C" */
+    const char *kernels;             /* how they were compiled: "AVX2", "PTX (nvcc, 7.5)", "NVRTC 12.4", "OpenCL C" */
     const char *exchange;            /* how a slot is published: "memory", "stream memory operations" ... */
     bool is_gpu;                     /* as in device_found */
 } device_info;

@@ -75,7 +75,8 @@ static hearth_status measure(ternary_matrix *m)
             of_row += fabs((double)m->row[k]);
         sum += of_row;
     }
-    m->size = (float)fmax(sum / ((double)m->rows * (double)m->columns), LEAST_SIZE);
+    double mean = sum / ((double)m->rows * (double)m->columns);
+    m->size = (float)(mean < LEAST_SIZE ? LEAST_SIZE : mean); /* NaN stays what it is */
     return isfinite(m->size) ? HEARTH_OK : refuse(m, "has values that are not finite");
 }
 

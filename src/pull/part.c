@@ -146,11 +146,11 @@ static hearth_status open_file(part *p, hearth_error *error)
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? fail(error, HEARTH_IO, "%s: another process is writing it", p->path)
                                     : fail_errno(error, p->path, "cannot lock");
-    p->is_locked = true;
     /* Another process may have completed it between the two: what was opened is the finished file then. */
     if (fstat(p->fd, &about) != 0 || lstat(p->path, &named) != 0 || about.st_ino != named.st_ino ||
         about.st_dev != named.st_dev)
         return fail(error, HEARTH_IO, "%s: another process was writing it, and has ended: try again", p->path);
+    p->is_locked = true;
     p->size = (uint64_t)about.st_size;
     return HEARTH_OK;
 }

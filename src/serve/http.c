@@ -127,7 +127,8 @@ static enum MHD_Result queue_body(exchange *x)
 {
     const buffer *body = &x->reply.body;
     const page_file *f = x->reply.file;
-    count_reply(x);
+    if (!f)
+        count_reply(x);
     if (f) /* it is never written to */
         return queue(x, MHD_create_response_from_buffer(f->size, (void *)(uintptr_t)f->data, MHD_RESPMEM_PERSISTENT),
                      f->type);

@@ -47,7 +47,7 @@ bool choice_tell(job_choice *c, event_kind kind, int32_t token, span text, const
 {
     job *j = c->job;
     size_t count = logits ? j->candidate_count : 0;
-    j->probabilities += logits ? count + 1 : 0;
+    j->probabilities += logits && j->wants_probabilities ? count + 1 : 0;
     if (!j->streams && j->probabilities > JOB_PROBABILITIES) {
         choice_fail(c, HEARTH_INVALID, "out_of_range",
                     "logprobs: more probabilities than fit into one answer; a stream has no limit");
