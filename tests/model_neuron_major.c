@@ -50,7 +50,7 @@ static void three_values_stay(void **state)
     assert_int_equal(shape.format, FORMAT_TQ2_0);
     assert_int_equal(shape.rows, EXPERTS * F);
     assert_int_equal(shape.columns, D);
-    assert_false(neuron_major_rounds(&down, EXPERTS, shape.format));
+    assert_false(neuron_major_rounds(down.format, shape.format, shape.format));
     char *rows = malloc(matrix_bytes(&shape));
     assert_non_null(rows);
     neuron_major_transpose(&no_kernels, threads, &down, EXPERTS, &shape, rows);
@@ -70,10 +70,12 @@ static void others_are_rounded(void **state)
     (void)state;
     matrix down = new_down(FORMAT_TQ2_0), shape;
     hearth_error error = {0};
-    assert_true(neuron_major_rounds(&down, 1, FORMAT_TQ2_0)); /* as one matrix it has two sizes */
-    assert_int_equal(neuron_major_format(&down, 1), FORMAT_Q8_0);
-    assert_true(neuron_major_rounds(&down, EXPERTS, FORMAT_Q8_0));
-    assert_false(neuron_major_rounds(&down, EXPERTS, FORMAT_F32));
+    assert_int_equal(neuron_major_format(&down, 1), FORMAT_Q8_0); /* as one matrix it has two sizes */
+    assert_true(neuron_major_rounds(FORMAT_TQ2_0, FORMAT_Q8_0, FORMAT_TQ2_0));
+    assert_true(neuron_major_rounds(FORMAT_TQ2_0, FORMAT_Q8_0, FORMAT_Q8_0));
+    assert_true(neuron_major_rounds(FORMAT_TQ2_0, FORMAT_TQ2_0, FORMAT_Q8_0));
+    assert_true(neuron_major_rounds(FORMAT_Q8_0, FORMAT_Q8_0, FORMAT_Q8_0));
+    assert_false(neuron_major_rounds(FORMAT_TQ2_0, FORMAT_Q8_0, FORMAT_F32));
     ((block_tq2_0 *)(uintptr_t)matrix_row(&down, ROWS - 1))->d ^= 1;
     assert_int_equal(neuron_major_shape(&shape, &down, EXPERTS, "test", "down", &error), HEARTH_OK);
     assert_int_equal(shape.format, FORMAT_Q8_0);
@@ -83,7 +85,7 @@ static void others_are_rounded(void **state)
     free((void *)(uintptr_t)down.data);
     matrix floats = new_down(FORMAT_F16);
     assert_int_equal(neuron_major_format(&floats, EXPERTS), FORMAT_F16);
-    assert_false(neuron_major_rounds(&floats, EXPERTS, FORMAT_F16));
+    assert_false(neuron_major_rounds(FORMAT_F16, FORMAT_F16, FORMAT_F16));
     free((void *)(uintptr_t)floats.data);
 }
 

@@ -58,9 +58,7 @@ static hearth_status transpose(hearth_engine *e, const transposed_matrix *t, uin
     neuron_major_transpose(&e->runtime->kernels, e->runtime->threads, t->down, t->experts, t->down_t, rows);
     t->down_t->data = rows;
     checkpoint_drop_range(m->source, t->down->data, matrix_bytes(t->down));
-    /* Where blocks keep their values down_t has their format, and else it has Q8_0. */
-    e->requantised |=
-        number_is_block(t->down->format) && (t->down_t->format != t->down->format || t->down->format == FORMAT_Q8_0);
+    e->requantised |= neuron_major_rounds(t->down->format, t->down_t->format, t->down_t->format);
     return HEARTH_OK;
 }
 

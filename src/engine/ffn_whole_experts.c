@@ -16,7 +16,6 @@ typedef struct expert_work {
     const experts_io *io;      /* of the layer                                */
     size_t first, count;       /* rows of the batch                           */
     size_t group_count, pairs; /* in scratch.groups, scratch.members          */
-    kernel_input in, h;        /* of the pairs                                */
 } expert_work;
 
 /* Lists the pairs of experts from `expert` on, while there is room. Returns the first expert that was left out. */
@@ -96,14 +95,14 @@ static void compute_pairs(expert_work *w)
     uint32_t f = job->l->ffn.expert_neurons, width = (uint32_t)w->io->width;
     const matrix *reads[] = {&job->first, &job->second}, *down = &job->down;
     pool_run(threads, w->pairs, 1, collect, w);
-    w->in = products_input(s, b->expert_in, w->pairs, width, reads, 2, &b->rounded);
-    multiply_experts(s, &w->in, b->groups, w->group_count,
+    kernel_input in = products_input(s, b->expert_in, w->pairs, width, reads, 2, &b->rounded);
+    multiply_experts(s, &in, b->groups, w->group_count,
                      (expert_product[]){{&job->first, b->gate, f, job->l->expert_stride},
                                         {&job->second, b->up, f, job->l->expert_stride}},
                      job->second.data ? 2 : 1);
     pool_run(threads, w->pairs, 1, activate, w);
-    w->h = products_input(s, job->h, w->pairs, f, &down, 1, &b->rounded);
-    multiply_experts(s, &w->h, b->groups, w->group_count, &(expert_product){down, b->expert_out, width, width}, 1);
+    kernel_input h = products_input(s, job->h, w->pairs, f, &down, 1, &b->rounded);
+    multiply_experts(s, &h, b->groups, w->group_count, &(expert_product){down, b->expert_out, width, width}, 1);
     pool_run(threads, width, ADD_COLUMNS, add_up, w);
 }
 

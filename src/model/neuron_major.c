@@ -38,10 +38,9 @@ number_format neuron_major_format(const matrix *down, uint32_t experts)
     return !number_is_block(down->format) || has_three_values(down, experts) ? down->format : FORMAT_Q8_0;
 }
 
-bool neuron_major_rounds(const matrix *down, uint32_t experts, number_format to)
+bool neuron_major_rounds(number_format down, number_format known, number_format to)
 {
-    return number_is_block(down->format) && to != FORMAT_F32 &&
-           !(to == FORMAT_TQ2_0 && has_three_values(down, experts));
+    return number_is_block(down) && to != FORMAT_F32 && !(to == FORMAT_TQ2_0 && known == FORMAT_TQ2_0);
 }
 
 hearth_status neuron_major_shape(matrix *out, const matrix *down, uint32_t experts, const char *path, const char *name,

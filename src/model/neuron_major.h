@@ -14,8 +14,8 @@
 
 /* Returns the format of down_t: that of down where no value changes, else Q8_0. */
 number_format neuron_major_format(const matrix *down, uint32_t experts);
-/* Returns whether values are rounded once more on the way from down to a format. */
-bool neuron_major_rounds(const matrix *down, uint32_t experts, number_format to);
+/* Returns whether values are rounded once more on the way from down to a format; known: what neuron_major_format says of down. */
+bool neuron_major_rounds(number_format down, number_format known, number_format to);
 
 /* Sets rows, columns, row_bytes and format of *out to those of down_t; data is NULL. HEARTH_UNSUPPORTED: down has a
  * block format and d is not a multiple of 32. path and name: of down, for the error text. */

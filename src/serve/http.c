@@ -127,11 +127,10 @@ static enum MHD_Result queue_body(exchange *x)
 {
     const buffer *body = &x->reply.body;
     const page_file *f = x->reply.file;
-    if (!f)
-        count_reply(x);
     if (f) /* it is never written to */
         return queue(x, MHD_create_response_from_buffer(f->size, (void *)(uintptr_t)f->data, MHD_RESPMEM_PERSISTENT),
                      f->type);
+    count_reply(x);
     /* It is freed once the request is completed. */
     return queue(x, MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_PERSISTENT), x->reply.type);
 }
