@@ -559,7 +559,7 @@ static void faults_of_devices(void **state)
         {"unified", "|1|", "|268435456 of 0 free|"},
         {"amd", "|1|", "|921600 of 1024000 free|"},
         {"amd without an answer", "|1|", "|805306368 of 0 free|"},
-        {"memory", "|1|", "x: 65536 bytes wanted, 10244 bytes in use: Fake: Toy: memory: CL_MEM_OBJECT_ALLOCATION"},
+        {"memory", "|1|", "x: 65536 bytes wanted, 12292 bytes in use: Fake: Toy: memory: CL_MEM_OBJECT_ALLOCATION"},
         {"map", "|1|", "pinned memory: CL_MAP_FAILURE"},
         {"first launch", "|1|", "reduce: CL_OUT_OF_RESOURCES"},
         {"second launch", "|1|", "reduce: CL_OUT_OF_RESOURCES"},

@@ -144,9 +144,92 @@ static void windows_rotate_plainly(void **state)
     checkpoint_close(c);
 }
 
+/* Joins what Qwen3-Next's recurrent layers have in two matrices to the one of its first files: of each key the rows of its
+ * query, of itself, of its heads' values and of their gates. */
+static void join_keys(checkpoint *c, const stored_tensor *convolved, const stored_tensor *gates,
+                      const recurrent_shape *r)
+{
+    hearth_error error;
+    char name[64];
+    uint32_t layer;
+    size_t n = r->key_length, values = recurrent_width(r) / r->key_count, keys = r->key_count;
+    size_t rows = keys * (2 * n + 2 * values), row_bytes = convolved->size_bytes / (size_t)convolved->shape[1];
+    char *to = arena_new_array(&c->memory, rows, row_bytes);
+    const char *from = convolved->data;
+    const struct {
+        const char *first;
+        size_t count;
+    } parts[] = {
+        {from, n}, {from + keys * n * row_bytes, n}, {from + 2 * keys * n * row_bytes, values}, {gates->data, values}};
+    assert_int_equal(sscanf(convolved->name, "blk.%u.", &layer), 1);
+    snprintf(name, sizeof name, "blk.%u.ssm_in.weight", layer);
+    stored_tensor joined = {.name = name, .format = convolved->format, .rank = 2, .data = to};
+    for (size_t k = 0; k < keys; k++)
+        for (size_t i = 0; i < 4; i++) {
+            memcpy(to, parts[i].first + k * parts[i].count * row_bytes, parts[i].count * row_bytes);
+            to += parts[i].count * row_bytes;
+        }
+    joined.size_bytes = rows * row_bytes;
+    joined.shape[0] = convolved->shape[0];
+    joined.shape[1] = rows;
+    joined.shape[2] = joined.shape[3] = 1;
+    stack_check(checkpoint_add_tensor(c, &joined, &error), &error);
+}
+
+static void keys_that_lie_together(void **state)
+{
+    (void)state;
+    char path[600], gate_name[64];
+    hearth_error error;
+    checkpoint *c;
+    golden g;
+    stack k = {0};
+    recurrent_shape shape;
+    size_t count, joined = 0;
+    uint32_t layer;
+    golden_load(&g, "qwen3-next");
+    stack_check(hearth_model_open(&k.model, golden_path(path, sizeof path, "qwen3-next", "model.gguf"), NULL, &error),
+                &error);
+    shape = k.model->layers[0].recurrent;
+    assert_int_equal(k.model->layers[0].mixer, MIXER_RECURRENT);
+    hearth_model_close(k.model);
+    stack_check(gguf_open(&c, path, &error), &error);
+    stored_tensor *tensors = checkpoint_take_tensors(c, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(tensors[i].name, "attn_gate"))
+            continue;
+        if (!strstr(tensors[i].name, "attn_qkv")) {
+            stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
+            continue;
+        }
+        assert_int_equal(sscanf(tensors[i].name, "blk.%u.", &layer), 1);
+        snprintf(gate_name, sizeof gate_name, "blk.%u.attn_gate.weight", layer);
+        for (size_t t = 0; t < count; t++)
+            if (strcmp(tensors[t].name, gate_name) == 0)
+                join_keys(c, &tensors[i], &tensors[t], &shape), joined++;
+    }
+    assert_int_equal(joined, 3);
+    mem_free(tensors);
+    stack_check(model_bind(&k.model, c, NULL, &error), &error);
+    hearth_runtime_options threads = {.threads = 2};
+    stack_check(hearth_runtime_create(&k.runtime, &threads, &error), &error);
+    hearth_engine_options options = {.activations = HEARTH_ACTIVATIONS_F32};
+    stack_check(hearth_engine_create(&k.engine, k.runtime, k.model, &options, &error), &error);
+    hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+    stack_check(hearth_session_create(&k.session, k.engine, &rows, &error), &error);
+    hearth_model_describe(k.model, &k.info);
+    float *got = malloc(g.total * g.vocabulary * sizeof *got);
+    stack_feed(&k, 0, g.ids, g.total, got);
+    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) <= 1e-5);
+    free(got);
+    stack_close(&k);
+    golden_free(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_families), cmocka_unit_test(long_contexts),
-                                       cmocka_unit_test(windows_rotate_plainly)};
+                                       cmocka_unit_test(windows_rotate_plainly),
+                                       cmocka_unit_test(keys_that_lie_together)};
     return run_group(tests, NULL, NULL);
 }

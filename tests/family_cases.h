@@ -36,7 +36,27 @@ static const char *const family_cases[] = {"bamboo",
                                            "nemotron-h-moe",
                                            "nemotron-h-latent",
                                            "qwen3-5",
-                                           "qwen3-5-moe"};
+                                           "qwen3-5-moe",
+                                           "gemma",
+                                           "glm4",
+                                           "qwen2-moe",
+                                           "olmoe",
+                                           "granite",
+                                           "granite-moe",
+                                           "seed-oss",
+                                           "minimax-m2",
+                                           "exaone4",
+                                           "ernie4-5",
+                                           "ernie4-5-moe",
+                                           "cohere",
+                                           "cohere2",
+                                           "starcoder2",
+                                           "dots1",
+                                           "ministral3",
+                                           "qwen3-next",
+                                           "deepseek2-lite",
+                                           "deepseek3",
+                                           "glm4-moe-lite"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -31,6 +31,8 @@ void device_do(check *c, device *d, device_kernel kernel, size_t items, const de
 
 /* count, sequence, position, token as given (NULL: zeros). */
 room step_new(device *d, uint32_t count, const uint32_t *sequence, const uint32_t *position, const uint32_t *token);
+/* What step_new makes of a row's position for its score_gain. */
+float step_gain(uint32_t position);
 
 /* calloc that does not fail. */
 void *array_new(size_t count, size_t size);

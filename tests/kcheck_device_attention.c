@@ -335,15 +335,16 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
     size_t count = end - begin, kv_head = head / (p->heads / p->kv_heads);
     const float *query = a->query + t * p->stride_q + head * p->length;
+    double scale = (double)a->scale * (1 + (double)step_gain(p->position[t]));
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
         double magnitude = 0;
         for (size_t k = 0; k < p->length; k++) {
             double term = (double)query[k] * cached(p, a->keys, p->sequence[t], kv_head, begin + i, k);
-            score[i] += term * a->scale;
-            magnitude += fabs(term) * a->scale;
+            score[i] += term * scale;
+            magnitude += fabs(term) * scale;
         }
-        double error = magnitude * ((double)p->length + 2) * EPSILON;
+        double error = magnitude * ((double)p->length + 3) * EPSILON;
         if (a->softcap > 0) {
             score[i] = a->softcap * tanh(score[i] / a->softcap);
             error += fabs(score[i]) * (TANH_ERROR + 3 * EPSILON);

@@ -114,7 +114,7 @@ static void check_convolve(check *c, device *d, uint64_t *rng)
 
 typedef struct recurring {
     uint32_t heads, values, keys, columns, stride;
-    bool delta;
+    bool delta, neighbours;
     float scale, *x, *steps, *betas, *step_bias, *rates, *skip;
 } recurring;
 
@@ -145,7 +145,7 @@ static void numbers_of(const recurring *w, size_t t, size_t h, rough *decay, rou
 static rough recur_row(const recurring *w, size_t t, size_t h, size_t r, const rough *from, rough *to)
 {
     size_t n = w->columns, all = (size_t)w->keys * n, width = (size_t)w->heads * w->values;
-    size_t key_of = (w->delta ? h % w->keys : h / (w->heads / w->keys)) * n;
+    size_t key_of = (w->neighbours ? h / (w->heads / w->keys) : h % w->keys) * n;
     const float *row = w->x + t * w->stride, *key = row + (w->delta ? all : width) + key_of;
     const float *query = row + (w->delta ? 0 : width + all) + key_of;
     double value = (double)row[(w->delta ? 2 * all : 0) + h * w->values + r], answer = 0, size = 0, slip = 0;
@@ -206,6 +206,7 @@ static recurring recurring_new(size_t s, uint64_t *rng)
                    .columns = columns[s % COUNT_OF(columns)],
                    .values = values[s % COUNT_OF(values)],
                    .delta = s / 2 % 2,
+                   .neighbours = s % 3 > 0,
                    .scale = random_below(rng, 2) ? 1 : 0.25f};
     w.heads = w.keys * (1 + (uint32_t)random_below(rng, 3));
     uint32_t channels = w.heads * w.values + 2 * w.keys * w.columns;
@@ -233,8 +234,8 @@ static void check_recur(check *c, device *d, uint64_t *rng)
         size_t rows = (size_t)w.heads * w.values;
         places p = places_new((rows * w.columns + 7) / 4 * 4 + (random_below(rng, 4) ? 0 : 1), rng);
         size_t count = p.step.count, inputs = count * w.stride;
-        snprintf(c->size, sizeof(c->size), "%u heads with states of %u x %u, %u keys, %zu rows%s", w.heads, w.values,
-                 w.columns, w.keys, count, w.delta ? ", delta" : "");
+        snprintf(c->size, sizeof(c->size), "%u heads with states of %u x %u, %u keys, %zu rows%s%s", w.heads, w.values,
+                 w.columns, w.keys, count, w.delta ? ", delta" : "", w.neighbours ? ", neighbours" : "");
         w.x = rough_array(inputs, rng), w.steps = rough_array(inputs, rng), w.betas = rough_array(inputs, rng);
         if (w.delta)
             shorten_inputs(&w, inputs);
@@ -250,8 +251,8 @@ static void check_recur(check *c, device *d, uint64_t *rng)
         DEVICE_DO(c, d, DEVICE_recur, w.heads * items_of(w.values, RECUR_ROWS), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), w.delta ? room_of(&rooms[3]) : NO_BUFFER, room_of(&rooms[4]), room_of(&rooms[5]),
                   w.skip ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[7]), room_of(&rooms[8]), UINT(w.heads),
-                  UINT(w.values), UINT(w.keys), UINT(w.columns), UINT(w.delta), UINT(w.stride), UINT(p.length),
-                  FLOAT(w.scale));
+                  UINT(w.values), UINT(w.keys), UINT(w.columns), UINT(w.delta), UINT(w.neighbours), UINT(w.stride),
+                  UINT(p.length), FLOAT(w.scale));
         float *after = content_of(c, &rooms[7]), *out = content_of(c, &rooms[8]);
         compare_recur(c, &w, &p, out, after);
         free_rooms(rooms, COUNT_OF(rooms));

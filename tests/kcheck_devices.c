@@ -88,13 +88,21 @@ void room_read(check *c, const room *r, void *out)
         must(device_read(r->buffer, GUARD, out, r->size, &error), &error);
 }
 
+float step_gain(uint32_t position)
+{
+    return 0.25f * (float)(position % 3);
+}
+
 room step_new(device *d, uint32_t count, const uint32_t *sequence, const uint32_t *position, const uint32_t *token)
 {
     step_record step = {.count = count};
-    for (uint32_t t = 0; t < count; t++)
+    for (uint32_t t = 0; t < count; t++) {
+        float gain = step_gain(position ? position[t] : 0);
         step.row[t] = (step_row){.sequence = sequence ? sequence[t] : 0,
                                  .position = position ? position[t] : 0,
                                  .token = token ? token[t] : 0};
+        memcpy(&step.row[t].score_gain, &gain, sizeof gain);
+    }
     return room_new(d, &step, offsetof(step_record, row) + count * sizeof(step_row));
 }
 

@@ -121,7 +121,7 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
     LAUNCH(r, DEVICE_recur, shape->head_count * items_of(shape->value_length, RECUR_ROWS), x, steps, betas,
            BUFFER(l->step_bias), BUFFER(l->decay), BUFFER(l->skip), BUFFER_FROM(v->states, begin * sizeof(float)),
            BUFFER(v->mixed), UINT(shape->head_count), UINT(shape->value_length), UINT(keys), UINT(n), UINT(delta),
-           UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
+           UINT(shape->neighbours), UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
     uint32_t normed = delta ? shape->head_count : keys;
     LAUNCH(r, DEVICE_norm_gated, r->rows * normed, BUFFER(v->mixed), gates, BUFFER(l->recurrent_norm), UINT(normed),
            UINT(width / normed), UINT(stride), UINT(!delta), FLOAT(r->model->hyper.norm_epsilon));

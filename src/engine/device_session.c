@@ -403,6 +403,10 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
     for (size_t i = 0; i < count; i++)
         step->row[i] =
             (step_row){.sequence = b->sequence[i], .position = b->position[i], .token = (uint32_t)rows[i].token};
+    for (size_t i = 0; i < count; i++) {
+        float gain = hyper_score_gain(&m->hyper, b->position[i]);
+        memcpy(&step->row[i].score_gain, &gain, sizeof gain);
+    }
     describe_states(s, count, step);
     for (uint32_t i = 0; i < m->rotary_count; i++) {
         const rotary *r = &m->rotaries[i];

@@ -286,6 +286,7 @@ const char *device_lacks(const model_layer *l)
          "has a shared expert apart from others with biases, masks or a norm"},
         {l->experts_norm.weight && (l->ffn.latent > 0 || l->wiring == WIRING_PARALLEL),
          "has experts beside a network that are of another width, or beside a mixer, too"},
+        {l->attention.compressed > 0, "has latent attention"},
         {l->ffn.cuts && (l->ffn.router.expert_count > 0 || layer_first_bias(l)),
          "cuts first values of experts, or with a bias"},
     };

@@ -149,6 +149,9 @@ typedef struct row_piece {
     uint32_t first, count;
 } row_piece;
 
+/* The most rows of a batch that are taken through the matrices of heads together (latent attention). */
+#define LATENT_ROWS 32
+
 /* Neighbouring rows of a product's input, all of which are multiplied with the same expert. */
 typedef struct expert_group {
     uint32_t expert, first, count;
@@ -167,13 +170,18 @@ typedef struct scratch {
     float *normed; /* [B][d]  input of a block: the normed residual stream */
     float *added;  /* [B][d]  what a block adds to the residual stream     */
     float *query;  /* [B][Q]                                               */
-    float *key, *value;    /* [B][K]                                               */
-    float *gated_query;    /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
-    float *mixed;          /* [B][Q], [B][V]  result of the mixer before its output matrix */
-    float *convolved;      /* [B][C]  as model_layer.convolved                     */
-    float *recurrent_gate; /* [B][V]                                               */
-    float *step, *beta;    /* [B][H]  become decay and gain                        */
-    row_run *runs;         /* [run_count], at most B                               */
+    float *key, *value; /* [B][K]                                               */
+    /* Latent attention, with letters as in attention_shape; R: LATENT_ROWS. */
+    float *query_in, *short_query, *short_key; /* [B][query_rank], [B][H * (n + r)], [B][C + r] */
+    float *head_in, *head_out; /* [H * R][n or C], [H * R][C or V]  what heads' matrices read and write */
+    expert_group *head_groups; /* [H]                                         */
+    float *result;             /* [B][H * V]                                  */
+    float *gated_query;        /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
+    float *mixed;              /* [B][Q], [B][V]  result of the mixer before its output matrix */
+    float *convolved;          /* [B][C]  as model_layer.convolved                     */
+    float *recurrent_gate;     /* [B][V]                                               */
+    float *step, *beta;        /* [B][H]  become decay and gain                        */
+    row_run *runs;             /* [run_count], at most B                               */
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */
     size_t piece_count;

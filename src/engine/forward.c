@@ -15,6 +15,7 @@
 #include "finite.h"
 #include "follow.h"
 #include "inputs_internal.h"
+#include "latent.h"
 #include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
@@ -152,6 +153,7 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
         if (a->gated)
             take_queries(a, b->gated_query + 2 * i * query_width(a), query);
         place_heads(job, &job->l->query_norm, a->head_count, i, query);
+        scale(1 + hyper_score_gain(&job->s->engine->model->hyper, b->position[i]), query_width(a), query);
         if (a->keys_back > 0)
             continue;
         place_heads(job, &job->l->key_norm, a->kv_head_count, i, key);
@@ -289,6 +291,21 @@ static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
+/* Multiplies scratch.normed with the matrices of queries, keys and values. */
+static void project(const hearth_session *s, const model_layer *l, size_t count)
+{
+    const attention_shape *a = &l->attention;
+    const scratch *b = &s->scratch;
+    size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
+    multiply(s, b->normed, count,
+             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
+    if (products == 2)
+        memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
+    add_bias(s, l->q_bias, query_width(a), count, b->query);
+    add_bias(s, l->k_bias, key_width(a), count, b->key);
+    add_bias(s, l->v_bias, key_width(a), count, b->value);
+}
+
 /* Computes the attention of scratch.normed. */
 static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
@@ -297,24 +314,23 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
-    size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
+    const float *result = a->compressed > 0 ? b->result : b->mixed;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count,
-             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
-    if (products == 2)
-        memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
-    add_bias(s, l->q_bias, query_width(a), count, b->query);
-    add_bias(s, l->k_bias, key_width(a), count, b->key);
-    add_bias(s, l->v_bias, key_width(a), count, b->value);
+    if (a->compressed > 0)
+        latent_project(s, layer, count);
+    else
+        project(s, l, count);
     pool_run(threads, count, 1, place_rows, &job);
     cut_rows(&job, count);
     pool_run(threads, b->piece_count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
     if (a->gated)
         pool_run(threads, count, 1, gate_rows, &job);
+    if (a->compressed > 0)
+        latent_results(s, layer, count);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
-    inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
-    multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
+    inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, result, count);
+    multiply(s, result, count, &(product){&l->attention_output, out}, 1);
     add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);
 }
 

@@ -54,7 +54,7 @@ static size_t bytes_of(hearth_kv format, size_t n)
 
 size_t kv_position_bytes(hearth_kv format, const attention_shape *a)
 {
-    return 2 * bytes_of(format, key_width(a));
+    return bytes_of(format, cached_width(a));
 }
 
 /* Describes the layers and sums up their bytes; returns false if these overflow. */
@@ -65,6 +65,7 @@ static bool lay_out(kv_cache *c, const attention_shape *const *shapes)
         const attention_shape *a = shapes[i];
         c->layers[i] = (kv_layer){.heads = a->kv_head_count,
                                   .head_length = a->head_length,
+                                  .halves = cached_width(a) / key_width(a),
                                   .row_bytes = bytes_of(c->format, a->head_length),
                                   .begin = c->size_bytes};
         if (!size_multiply(positions, kv_position_bytes(c->format, a), &bytes) ||
@@ -116,7 +117,7 @@ static char *piece_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t
 attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
 {
     return (attend_cache){.key = piece_at(c, layer, 0, head, 0),
-                          .value = piece_at(c, layer, 1, head, 0),
+                          .value = piece_at(c, layer, c->layers[layer].halves - 1, head, 0),
                           .pages = kv_pages_row(c->pages, sequence),
                           .page_bytes = piece_bytes(c, layer)};
 }
@@ -127,7 +128,7 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
     const kv_layer *l = &c->layers[layer];
     const float *const halves[] = {key, value};
     uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
-    for (uint32_t half = 0; half < 2; half++)
+    for (uint32_t half = 0; half < l->halves; half++)
         for (uint32_t head = 0; head < l->heads; head++) {
             char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes;
             kv_formats[c->format].store(k, halves[half] + (size_t)head * l->head_length, l->head_length, at);
@@ -137,7 +138,7 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
 void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
 {
     for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t half = 0; half < 2; half++)
+        for (uint32_t half = 0; half < c->layers[layer].halves; half++)
             for (uint32_t head = 0; head < c->layers[layer].heads; head++)
                 memcpy(piece_at(c, layer, half, head, to), piece_at(c, layer, half, head, from),
                        c->layers[layer].row_bytes * length);
@@ -147,7 +148,7 @@ size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < c->layer_count; i++)
-        bytes += 2 * c->layers[i].heads * c->layers[i].row_bytes * length;
+        bytes += (size_t)c->layers[i].halves * c->layers[i].heads * c->layers[i].row_bytes * length;
     return bytes;
 }
 
@@ -169,7 +170,8 @@ static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length,
     const uint32_t *pages = kv_pages_row(c->pages, sequence);
     uint32_t positions = c->pages->positions;
     for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t head = 0; head < 2 * c->layers[layer].heads; head++) /* all keys, then all values */
+        for (uint32_t head = 0; head < c->layers[layer].halves * c->layers[layer].heads;
+             head++) /* all keys, then all values */
             for (uint32_t begin = 0; begin < length; begin += positions) {
                 uint32_t count = length - begin < positions ? length - begin : positions;
                 size_t bytes = count * c->layers[layer].row_bytes;

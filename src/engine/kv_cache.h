@@ -25,6 +25,7 @@ extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
 /* The keys and values of one layer. */
 typedef struct kv_layer {
     uint32_t heads, head_length;
+    uint32_t halves;  /* 2: keys and values; 1: keys that are values too */
     size_t row_bytes; /* one position of one head                */
     size_t begin;     /* of its keys in the cache; values follow */
 } kv_layer;

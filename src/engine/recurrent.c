@@ -165,7 +165,7 @@ static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
         for (size_t h = begin; h < end; h++) {
             const row_run *run = &b->runs[i];
             const float *before = state_before(m, run), *row = b->convolved + run->first * recurrent_channels(r);
-            size_t key = (delta ? h % r->key_count : h / (r->head_count / r->key_count)) * r->key_length;
+            size_t key = (r->neighbours ? h / (r->head_count / r->key_count) : h % r->key_count) * r->key_length;
             const recurrence_run steps = {
                 .before = before ? before + h * matrix_size : NULL,
                 .after = state_after(m, run) + h * matrix_size,

@@ -61,7 +61,8 @@ static uint32_t widest_input(const hearth_model *m)
 {
     layer_sizes most = model_largest(m);
     uint32_t widest = m->hyper.embedding_length;
-    widest = widest > most.query ? widest : most.query;
+    widest = widest > most.result ? widest : most.result;
+    widest = widest > most.query_rank ? widest : most.query_rank;
     widest = widest > most.recurrent ? widest : most.recurrent;
     widest = widest > most.latent ? widest : most.latent;
     widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
@@ -112,6 +113,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     size_t activations = largest(rows * most.network, pairs * most.expert, most.listed);
     size_t inputs =
         largest(rows * s->widest, pairs * (most.expert > widest_expert ? most.expert : widest_expert), most.listed);
+    size_t head_rows = (size_t)most.latent_heads * (rows < LATENT_ROWS ? rows : LATENT_ROWS);
+    inputs = inputs > head_rows * most.head_in ? inputs : head_rows * most.head_in;
     size_t rounded = (inputs + s->widest - 1) / s->widest;
     scratch *b = &s->scratch;
     layout l = {block, 0};
@@ -123,6 +126,13 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
+    b->query_in = take(&l, rows * most.query_rank, sizeof *b->query_in);
+    b->short_query = take(&l, rows * most.short_query, sizeof *b->short_query);
+    b->short_key = take(&l, most.latent_heads > 0 ? rows * key : 0, sizeof *b->short_key);
+    b->head_in = take(&l, head_rows * most.head_in, sizeof *b->head_in);
+    b->head_out = take(&l, head_rows * most.head_out, sizeof *b->head_out);
+    b->head_groups = take(&l, most.latent_heads, sizeof *b->head_groups);
+    b->result = take(&l, most.latent_heads > 0 ? rows * most.result : 0, sizeof *b->result);
     b->gated_query = take(&l, rows * most.gated_query, sizeof *b->gated_query);
     b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
     b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);

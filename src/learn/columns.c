@@ -16,8 +16,11 @@ static const struct {
     {offsetof(model_layer, k), INPUT_ATTENTION},
     {offsetof(model_layer, v), INPUT_ATTENTION},
     {offsetof(model_layer, qkv), INPUT_ATTENTION},
+    {offsetof(model_layer, query_in), INPUT_ATTENTION},
     {offsetof(model_layer, attention_output), INPUT_ATTENTION_OUTPUT},
     {offsetof(model_layer, recurrent_in), INPUT_ATTENTION},
+    {offsetof(model_layer, delta_in), INPUT_ATTENTION},
+    {offsetof(model_layer, beta_step), INPUT_ATTENTION},
     {offsetof(model_layer, recurrent_gate), INPUT_ATTENTION},
     {offsetof(model_layer, convolved), INPUT_ATTENTION},
     {offsetof(model_layer, step), INPUT_ATTENTION},
@@ -58,8 +61,9 @@ static const input_squares *find_sums(const listing *l, const tensor_rule *rule,
             continue;
         const matrix *m = (const void *)((const char *)of + rule->field);
         const input_squares *sums = &l->sums->layers[layer][readers[i].place];
-        bool is_there = m->data || (rule->flags & TENSOR_STOCK); /* a packed model has down_t in place of down */
-        return is_there && sums->columns > 0 ? sums : NULL;
+        bool is_there = m->data || (rule->flags & TENSOR_STOCK);     /* a packed model has down_t in place of down */
+        bool is_its_input = !m->data || m->columns == sums->columns; /* queries may be made of values between */
+        return is_there && is_its_input && sums->columns > 0 ? sums : NULL;
     }
     return NULL;
 }

@@ -91,9 +91,11 @@ static hearth_status find_rotaries(binder *b)
     TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
     if (windowed.base > 0 && has_windows(m))
         TRY(add_rotary(b, &windowed, NULL, NULL));
+    bool windows_alone = m->family->windows_rotate && has_windows(m);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
-        if (m->layers[i].mixer == MIXER_ATTENTION && !in_pattern(m->family->without_rotary, i))
+        bool turns = !in_pattern(m->family->without_rotary, i) && (a->window > 0 || !windows_alone);
+        if (m->layers[i].mixer == MIXER_ATTENTION && turns)
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
         if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
             return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
@@ -407,6 +409,12 @@ layer_sizes model_largest(const hearth_model *model)
         s.used = most(s.used, f->router.used);
         s.expert = most(s.expert, f->router.expert_count > 0 ? f->expert_neurons : 0);
         s.query = most(s.query, query_width(a));
+        s.result = most(s.result, result_width(a));
+        s.latent_heads = most(s.latent_heads, a->compressed > 0 ? a->head_count : 0);
+        s.query_rank = most(s.query_rank, a->query_rank);
+        s.short_query = most(s.short_query, a->compressed > 0 ? a->head_count * short_query(a) : 0);
+        s.head_in = most(s.head_in, most(a->unrotated, a->compressed));
+        s.head_out = most(s.head_out, most(a->compressed, a->value_length));
         s.gated_query = most(s.gated_query, a->gated ? 2 * query_width(a) : 0);
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);

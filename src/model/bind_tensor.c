@@ -66,6 +66,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
+    else if (rule->flags & TENSOR_HEADS)
+        expected[dimensions++] = b->model->layers[layer].attention.head_count;
     else if (rule->stack != DIMENSION_NONE)
         expected[dimensions++] = expected_size(b, layer, rule->stack);
     while ((rule->flags & TENSOR_FLAT) && rank > dimensions && t->shape[rank - 1] == 1)
@@ -367,6 +369,67 @@ static hearth_status check_extras(const binder *b)
     return HEARTH_OK;
 }
 
+/* Rows that a file has joined in one matrix, by keys: of each key it has `length` rows, of which `count` from `first` on are
+ * meant. */
+typedef struct rows_of_keys {
+    uint32_t keys, length, first, count;
+} rows_of_keys;
+
+/* Copies such rows into the model's memory, behind `done` rows of a matrix that has all its fields but the rows. */
+static void copy_rows(const matrix *from, rows_of_keys r, const matrix *to, size_t done)
+{
+    char *rows = (char *)to->data + done * to->row_bytes;
+    for (size_t k = 0; k < r.keys; k++)
+        memcpy(rows + k * r.count * to->row_bytes, (const char *)from->data + (k * r.length + r.first) * to->row_bytes,
+               r.count * to->row_bytes);
+}
+
+/* Makes a matrix of several such groups of rows, one group after the other. */
+static hearth_status gather_rows(binder *b, const matrix *from, const rows_of_keys *groups, size_t count, matrix *out)
+{
+    *out = *from;
+    out->rows = 0;
+    for (size_t i = 0; i < count; i++)
+        out->rows += groups[i].keys * groups[i].count;
+    if (!b->copies)
+        return HEARTH_OK;
+    out->data = arena_new_array(&b->model->memory, out->rows, out->row_bytes);
+    if (!out->data)
+        return fail_memory(b->error, "rows", out->rows * out->row_bytes);
+    for (size_t i = 0, done = 0; i < count; done += groups[i].keys * groups[i].count, i++)
+        copy_rows(from, groups[i], out, done);
+    return HEARTH_OK;
+}
+
+/* Sets the matrices of a gated delta rule that a file has joined by keys. */
+static hearth_status divide_keys(binder *b, model_layer *l)
+{
+    const recurrent_shape *r = &l->recurrent;
+    if (l->beta_step.data) {
+        uint32_t heads = r->head_count / r->key_count;
+        TRY(gather_rows(b, &l->beta_step, &(rows_of_keys){r->key_count, 2 * heads, 0, heads}, 1, &l->beta));
+        TRY(gather_rows(b, &l->beta_step, &(rows_of_keys){r->key_count, 2 * heads, heads, heads}, 1, &l->step));
+    }
+    if (l->delta_in.data) {
+        uint32_t n = r->key_length, values = recurrent_width(r) / r->key_count, all = 2 * n + 2 * values;
+        const rows_of_keys convolved[] = {
+            {r->key_count, all, 0, n}, {r->key_count, all, n, n}, {r->key_count, all, 2 * n, values}};
+        TRY(gather_rows(b, &l->delta_in, convolved, 3, &l->convolved));
+        TRY(gather_rows(b, &l->delta_in, &(rows_of_keys){r->key_count, all, 2 * n + values, values}, 1,
+                        &l->recurrent_gate));
+    }
+    return HEARTH_OK;
+}
+
+/* Refuses a recurrent layer without the matrices that a file may have in several forms. */
+static hearth_status check_recurrent(const binder *b, const model_layer *l, uint32_t layer)
+{
+    if (l->mixer != MIXER_RECURRENT || (l->convolved.data && l->recurrent_gate.data))
+        return HEARTH_OK;
+    return fail(b->error, HEARTH_FORMAT, "%s: layer %u: tensor attn_qkv.weight or attn_gate.weight: is missing",
+                b->source->path, layer);
+}
+
 /* Sets the matrices and vectors that a file has joined in one. */
 static void divide_joined(model_layer *l)
 {
@@ -438,6 +501,8 @@ hearth_status bind_tensors(binder *b)
         for (size_t i = 0; i < f->layer_tensor_count; i++)
             TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
         divide_joined(&m->layers[layer]);
+        TRY(divide_keys(b, &m->layers[layer]));
+        TRY(check_recurrent(b, &m->layers[layer], layer));
         if (!m->layers[layer].mask_in.data != !m->layers[layer].mask_out.data)
             return fail(b->error, HEARTH_FORMAT,
                         "%s: layer %u: has one of the two matrices that decide which neurons take "

@@ -214,7 +214,8 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     convert_item *item = &p->items[p->count];
     convert_step *step = &item->step;
     *item = (convert_item){.from = *t, .to = *t, .owner = p->source, .experts = 1, .scale = 1};
-    if (((from->flags & TENSOR_EXPERTS) && from->rows != DIMENSION_NONE) || from->stack != DIMENSION_NONE)
+    bool stacked = (from->flags & (TENSOR_EXPERTS | TENSOR_HEADS)) && from->rows != DIMENSION_NONE;
+    if (stacked || from->stack != DIMENSION_NONE)
         item->experts = (uint32_t)t->shape[2];
     step->name = arena_copy_text(&p->memory, name, strlen(name));
     if (!step->name)

@@ -69,11 +69,13 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     MATRIX(BLK "attn_k.weight",      prefix "self_attn.k_proj.weight", LAYER(k), K, D, 0),                   \
     MATRIX(BLK "attn_v.weight",      prefix "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
     MATRIX(BLK "attn_output.weight", prefix "self_attn." output ".weight", LAYER(attention_output), D, Q, 0)
-#define ATTENTION_HALVES ATTENTION_AT(LAYERS, "o_proj")
-#define QKV_BIASES(prefix)                                                                                   \
-    VECTOR(BLK "attn_q.bias",        prefix "self_attn.q_proj.bias", LAYER(q_bias), Q, 0),                   \
-    VECTOR(BLK "attn_k.bias",        prefix "self_attn.k_proj.bias", LAYER(k_bias), K, 0),                   \
-    VECTOR(BLK "attn_v.bias",        prefix "self_attn.v_proj.bias", LAYER(v_bias), K, 0)
+#define ATTENTION_SAME ATTENTION_AT(LAYERS, "o_proj")
+#define QKV_BIASES_AT(prefix, flags)                                                                         \
+    VECTOR(BLK "attn_q.bias",        prefix "self_attn.q_proj.bias", LAYER(q_bias), Q, flags),               \
+    VECTOR(BLK "attn_k.bias",        prefix "self_attn.k_proj.bias", LAYER(k_bias), K, flags),               \
+    VECTOR(BLK "attn_v.bias",        prefix "self_attn.v_proj.bias", LAYER(v_bias), K, flags)
+#define QKV_BIASES(prefix)  QKV_BIASES_AT(prefix, 0)
+#define QKV_OPTIONAL_BIASES QKV_BIASES_AT(LAYERS, TENSOR_OPTIONAL)
 #define OUTPUT_BIAS(folder)                                                                                  \
     VECTOR(BLK "attn_output.bias",   folder, LAYER(attention_output_bias), D, 0)
 #define QK_NORMS(q, k, flags)                                                                                \
@@ -116,6 +118,9 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 #define OF_EXPERTS (TENSOR_OF_EXPERTS | TENSOR_EXPERTS)
 #define ROUTER(folder)                                                                                       \
     MATRIX(BLK "ffn_gate_inp.weight",    folder,    LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS)
+/* What is added to scores for choosing alone. */
+#define CORRECTION(folder, flags)                                                                            \
+    VECTOR(BLK "exp_probs_b.bias",       folder,    LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS | (flags))
 #define EXPERTS(gate_name, up_name, down_name, flags)                                                        \
     MATRIX(BLK "ffn_gate_exps.weight",   gate_name, LAYER(gate),   N, D, OF_EXPERTS | (flags)),              \
     MATRIX(BLK "ffn_up_exps.weight",     up_name,   LAYER(up),     N, D, OF_EXPERTS | (flags)),              \
@@ -136,6 +141,11 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     MATRIX(BLK "ffn_up_shexp.weight",     folder "up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS), \
     MATRIX(BLK "ffn_down_shexp.weight",   folder "down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK), \
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                      LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR)
+
+/* The gate on its result. */
+#define SHARED_GATE                                                                                          \
+    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D,   \
+           TENSOR_OF_EXPERTS | TENSOR_FLAT)
 
 /* Norms before both blocks: weights alone, and with biases. */
 #define PRE_NORMS(flags)                                                                                     \
@@ -158,6 +168,10 @@ static const tensor_rule llama_tensors[] = {
 static const tensor_rule layernorm_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
     NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule cohere_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
 };
 static const tensor_rule phi3_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
@@ -190,10 +204,11 @@ static const tensor_rule opt_tensors[] = {
 };
 
 #define MIXTRAL LAYERS "block_sparse_moe."
+#define MIXTRAL_EXPERTS EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0)
 static const tensor_rule llama_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
     ROUTER(MIXTRAL "gate.weight"),
-    EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0),
+    MIXTRAL_EXPERTS,
     /* GGUF files from before experts were stacked */
     MATRIX(BLK "ffn_gate.%u.weight", NULL, LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS),
     MATRIX(BLK "ffn_up.%u.weight",   NULL, LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS),
@@ -208,28 +223,55 @@ static const tensor_rule llama_layer[] = {
            OF_EXPERTS | TENSOR_OPTIONAL),
 };
 static const tensor_rule smallthinker_layer[] = {
-    PRE_NORMS(0), ATTENTION_HALVES, ROUTER(MIXTRAL "primary_router.weight"),
+    PRE_NORMS(0), ATTENTION_SAME, ROUTER(MIXTRAL "primary_router.weight"),
     EXPERTS(MIXTRAL "experts.%u.gate.weight", MIXTRAL "experts.%u.up.weight", MIXTRAL "experts.%u.down.weight", 0),
 };
 static const tensor_rule qwen3_moe_layer[] = {
-    PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
 };
 /* The norm of the feed-forward network has another name in GGUF. */
 #define POST_ATTENTION_NORMS(flags)                                                                          \
     NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, flags), \
     NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
 static const tensor_rule glm4_moe_layer[] = {
-    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, GATED_FFN,
-    VECTOR(BLK "attn_q.bias",        LAYERS "self_attn.q_proj.bias", LAYER(q_bias), Q, TENSOR_OPTIONAL),
-    VECTOR(BLK "attn_k.bias",        LAYERS "self_attn.k_proj.bias", LAYER(k_bias), K, TENSOR_OPTIONAL),
-    VECTOR(BLK "attn_v.bias",        LAYERS "self_attn.v_proj.bias", LAYER(v_bias), K, TENSOR_OPTIONAL),
-    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_OPTIONAL), ROUTER(LAYERS "mlp.gate.weight"),
-    VECTOR(BLK "exp_probs_b.bias",   LAYERS "mlp.gate.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS,
-           TENSOR_OF_EXPERTS),
+    POST_ATTENTION_NORMS(0), ATTENTION_SAME, GATED_FFN,
+    QKV_OPTIONAL_BIASES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_OPTIONAL), ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule dots1_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule ernie4_5_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    VECTOR(BLK "exp_probs_b.bias", LAYERS "mlp.moe_statics.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS,
+           TENSOR_OF_EXPERTS | TENSOR_FLAT),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
+static const tensor_rule olmoe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(Q, K, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+};
+static const tensor_rule minimax_m2_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(Q, K, 0), ROUTER(MIXTRAL "gate.weight"),
+    CORRECTION(MIXTRAL "e_score_correction_bias", 0), MIXTRAL_EXPERTS,
+    /* transformers 5 */
+    MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
+    CORRECTION(LAYERS "mlp.e_score_correction_bias", TENSOR_ALIAS), STACKED_EXPERTS,
+};
+static const tensor_rule qwen2_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+    SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
+/* A folder has stacked matrices, gate and up in one. */
+static const tensor_rule granite_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, ROUTER(MIXTRAL "router.layer.weight"),
+    MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "input_linear.weight",  LAYER(gate),   N, D, OF_EXPERTS | TENSOR_FIRST_HALF),
+    MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "input_linear.weight",  LAYER(up),     N, D, OF_EXPERTS | TENSOR_SECOND_HALF),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "output_linear.weight", LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
 static const tensor_rule gpt_oss_layer[] = {
-    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
     ROUTER(LAYERS "mlp.router.weight"),
     VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
@@ -246,22 +288,67 @@ static const tensor_rule arcee_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 static const tensor_rule bitnet_layer[] = {
-    PRE_NORMS(0), ATTENTION_HALVES, GATED_FFN,
+    PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,
     NORM_ALONE(LAYER, BLK "attn_sub_norm", LAYERS "self_attn.attn_sub_norm", attention_inner_norm, Q, 0),
     NORM_ALONE(LAYER, BLK "ffn_sub_norm",  LAYERS "mlp.ffn_sub_norm",        ffn_inner_norm,       F, 0),
 };
-static const tensor_rule qwen2_layer[] = {PRE_NORMS(0), ATTENTION_HALVES, QKV_BIASES(LAYERS), GATED_FFN};
+/* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
+static const tensor_rule glm4_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_self_attn_layernorm", attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "post_attention_layernorm", ffn_norm,            D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_mlp_layernorm",       ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QKV_OPTIONAL_BIASES,
+    MATRIX(BLK "ffn_up.weight", LAYERS "mlp.gate_up_proj.weight", LAYER(gate_up), DIMENSION_GATE_UP, D, 0),
+    DOWN(LAYERS "mlp.down_proj.weight", 0),
+};
+static const tensor_rule qwen2_layer[] = {PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), GATED_FFN};
 static const tensor_rule qwen3_layer[] = {
-    PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
 };
 static const tensor_rule olmo2_layer[] = {
     NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, 0),
     NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, 0),
-    ATTENTION_HALVES, QK_NORMS(Q, K, 0), GATED_FFN,
+    ATTENTION_SAME, QK_NORMS(Q, K, 0), GATED_FFN,
 };
-static const tensor_rule gemma2_layer[] = {FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, GATED_FFN};
+/* DeepSeek V2, V3 and their kin: latent attention. */
+#define OF_HEADS(name, field, rows, columns)                                                                 \
+    MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_HEADS)
+static const tensor_rule deepseek2_layer[] = {
+    PRE_NORMS(0),
+    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS "self_attn.q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS "self_attn.q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY,
+            DIMENSION_QUERY_RANK, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight),
+            DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM),
+    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, 0),
+    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, 0),
+    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED), OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* EXAONE 4: norms behind both blocks, of queries and keys in each head. */
+static const tensor_rule exaone4_layer[] = {
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
+};
+static const tensor_rule seed_oss_layer[] = {POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), GATED_FFN};
+/* Command R: one norm without a bias for both blocks, which run side by side. */
+static const tensor_rule cohere_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm", ffn_norm, D, 0), ATTENTION_SAME, GATED_FFN,
+};
+static const tensor_rule starcoder2_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
+    ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    PLAIN_FFN(LAYERS "mlp.c_fc", LAYERS "mlp.c_proj", 0), PLAIN_BIASES(LAYERS "mlp.c_fc", LAYERS "mlp.c_proj"),
+};
+static const tensor_rule gemma_layer[] = {PRE_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, GATED_FFN};
+static const tensor_rule gemma2_layer[] = {FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, GATED_FFN};
 static const tensor_rule gemma3_layer[] = {
-    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE), GATED_FFN,
+    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE), GATED_FFN,
 };
 /* Gemma 3n and Gemma 4. Layers that use the keys and values of others may have matrices for their own all the same. */
 #define P DIMENSION_PER_LAYER
@@ -340,12 +427,12 @@ static const tensor_rule phi3_layer[] = {
 };
 static const tensor_rule jais2_layer[] = {
     PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
-    ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0), PLAIN_BIASES(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj"),
 };
 static const tensor_rule nemotron_layer[] = {
     PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", TENSOR_LESS_ONE),
-    ATTENTION_HALVES, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 
 /* Nemotron-H and Nemotron 3: every layer is one block. N: values that an expert reads. */
@@ -375,7 +462,7 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_up.weight",       MIXER "up_proj.weight",  LAYER(up), F, D, TENSOR_OF_DENSE),
     DOWN(MIXER "down_proj.weight", 0),
     ROUTER(MIXER "gate.weight"),
-    VECTOR(BLK "exp_probs_b.bias",       MIXER "gate.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    CORRECTION(MIXER "gate.e_score_correction_bias", 0),
     MATRIX(BLK "ffn_up_exps.weight",     MIXER "experts.%u.up_proj.weight",   LAYER(up),     N, LATENT, OF_EXPERTS),
     MATRIX(BLK "ffn_down_exps.weight",   MIXER "experts.%u.down_proj.weight", LAYER(down),   LATENT, N, OF_EXPERTS | TENSOR_STOCK),
     MATRIX(BLK "ffn_down_t_exps.weight", NULL,                                LAYER(down_t), N, LATENT, OF_EXPERTS | TENSOR_NEURON_MAJOR),
@@ -389,16 +476,18 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
 
-/* Qwen 3.5: most layers are recurrent, the others have gated attention. A folder has the heads of values in another order
- * than GGUF. */
+/* Qwen 3.5 and Qwen3-Next: most layers are recurrent, the others have gated attention. */
 #define DELTA LAYERS "linear_attn."
-#define DELTA_LAYER                                                                                          \
+#define GATED_ATTENTION                                                                                      \
     POST_ATTENTION_NORMS(TENSOR_LESS_ONE),                                                                   \
     MATRIX(BLK "attn_q.weight",       LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_GATED_QUERY, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_k.weight",       LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
-    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION),                         \
+    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION)
+/* Qwen 3.5: a folder has the heads of values in another order than GGUF. */
+#define DELTA_LAYER                                                                                          \
+    GATED_ATTENTION,                                                                                         \
     OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkv.weight", convolved,        CHANNELS, EMBEDDING, TENSOR_VALUE_ROWS), \
     OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_z.weight",   recurrent_gate,   RECURRENT_WIDTH, EMBEDDING, TENSOR_VALUE_ROWS), \
     OF_RECURRENT("ssm_alpha.weight",  DELTA "in_proj_a.weight",   step,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
@@ -408,10 +497,24 @@ static const tensor_rule nemotron_h_layer[] = {
     OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,            NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS | TENSOR_NEGATED_EXPONENT), \
     OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,   NONE, RECURRENT_VALUE, TENSOR_NORM), \
     OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, TENSOR_VALUE_COLUMNS)
+/* Qwen3-Next: the rows of a key lie together, in a folder and in the first GGUF files (ssm_in). */
+static const tensor_rule qwen3_next_layer[] = {
+    GATED_ATTENTION,
+    OF_RECURRENT("ssm_in.weight",     NULL,                         delta_in,      DELTA_IN, EMBEDDING, TENSOR_OPTIONAL),
+    OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkvz.weight",  convolved,     CHANNELS, EMBEDDING, TENSOR_OPTIONAL | TENSOR_BY_KEYS),
+    OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_qkvz.weight",  recurrent_gate, RECURRENT_WIDTH, EMBEDDING,
+                 TENSOR_OPTIONAL | TENSOR_BY_KEYS),
+    OF_RECURRENT("ssm_ba.weight",     DELTA "in_proj_ba.weight",  beta_step,       BETA_STEP, EMBEDDING, 0),
+    OF_RECURRENT("ssm_conv1d.weight", DELTA "conv1d.weight",      convolution,     CHANNELS, CONVOLUTION, TENSOR_FLAT),
+    OF_RECURRENT("ssm_dt.bias",       DELTA "dt_bias",            step_bias,       NONE, RECURRENT_HEADS, 0),
+    OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,           NONE, RECURRENT_HEADS, TENSOR_NEGATED_EXPONENT),
+    OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,  NONE, RECURRENT_VALUE, TENSOR_NORM),
+    OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
 static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
 static const tensor_rule qwen35_moe_layer[] = {
-    DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."),
-    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D, TENSOR_OF_EXPERTS | TENSOR_FLAT),
+    DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
 };
 
 #define H "transformer.h.%u."
@@ -451,12 +554,21 @@ static const tensor_rule opt_layer[] = {
     NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"mamba_proj_bias", false, false}, {"use_bias", false, false}, \
     {"use_conv_bias", true, true}
 
+#define DEEPSEEK                                                                                             \
+    .latent_attention = true, .file_unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, \
+    .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"rope_interleave", true, true}},                \
+    TENSORS(llama_tensors, deepseek2_layer)
+
 const family families[] = {
     {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM",
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
     /* GGUF has no architecture for mistral: it is a llama with llama.attention.sliding_window */
     {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM",
      .folder_window = true, .default_window = 4096,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Ministral 3 and its kin: scores grow with the position */
+    {.name = "mistral3", .model_type = "ministral3", .architecture = "Ministral3ForCausalLM",
+     .folder_window = true, .default_epsilon = 1e-5f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
     /* Nor has it one for mixtral: a llama with llama.expert_count */
     {.name = "llama", .model_type = "mixtral", .architecture = "MixtralForCausalLM",
@@ -477,6 +589,31 @@ const family families[] = {
     {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "dots1", .model_type = "dots1", .architecture = "Dots1ForCausalLM",
+     .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .unshared = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
+     TENSORS(llama_tensors, dots1_layer)},
+    {.name = "deepseek2", .model_type = "deepseek_v2", .architecture = "DeepseekV2ForCausalLM", DEEPSEEK,
+     .unshared = true, .scoring = ROUTER_SOFTMAX},
+    {.name = "deepseek2", .model_type = "deepseek_v3", .architecture = "DeepseekV3ForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
+    {.name = "deepseek2", .model_type = "kimi_k2", .architecture = "DeepseekV3ForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
+    /* GLM-4.7-Flash */
+    {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
+    {.name = "ernie4_5-moe", .model_type = "ernie4_5_moe", .architecture = "Ernie4_5_MoeForCausalLM",
+     .rope_base = 500000, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .folder_tied = true,
+     .activation = FFN_SILU, .required = {{"use_bias", false, false}}, TENSORS(llama_tensors, ernie4_5_layer)},
+    {.name = "olmoe", .model_type = "olmoe", .architecture = "OlmoeForCausalLM",
+     .pairing = ROPE_HALVES, .norm_whole = true, .unshared = true, .file_unshared = true, .default_epsilon = 1e-5f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmoe_layer)},
+    {.name = "minimax-m2", .model_type = "minimax_m2", .architecture = "MiniMaxM2ForCausalLM",
+     .pairing = ROPE_HALVES, .norm_whole = true, .scoring = ROUTER_SIGMOID, .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .required = {{"use_routing_bias", true, true}, {"use_qk_norm", true, true}},
+     TENSORS(llama_tensors, minimax_m2_layer)},
+    {.name = "qwen2moe", .model_type = "qwen2_moe", .architecture = "Qwen2MoeForCausalLM",
+     .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size", .unshared = true, .file_unshared = true,
+     .activation = FFN_SILU, .required = {{"use_sliding_window", false, false}}, TENSORS(llama_tensors, qwen2_moe_layer)},
+    {.name = "granitemoe", .model_type = "granitemoe", .architecture = "GraniteMoeForCausalLM",
+     .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, granite_moe_layer)},
     {.name = "gpt-oss", .model_type = "gpt_oss", .architecture = "GptOssForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 150000, .folder_window = true, .default_window = 128, .without_window = {.period = 2},
      .fixed_activation = true, .default_threshold = 7, .activation = FFN_SWIGLU_CLAMPED,
@@ -505,6 +642,33 @@ const family families[] = {
      .pairing = ROPE_HALVES,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
      TENSORS(llama_tensors, qwen3_layer)},
+    {.name = "granite", .model_type = "granite", .architecture = "GraniteForCausalLM",
+     .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    {.name = "ernie4_5", .model_type = "ernie4_5", .architecture = "Ernie4_5ForCausalLM",
+     .rope_base = 500000, .default_epsilon = 1e-5f, .folder_tied = true,
+     .activation = FFN_SILU, .required = {{"use_bias", false, false}}, TENSORS(llama_tensors, ernie4_5_layer)},
+    {.name = "seed_oss", .model_type = "seed_oss", .architecture = "SeedOssForCausalLM",
+     .pairing = ROPE_HALVES, .activation = FFN_SILU,
+     .required = {{"attention_bias", true, true}, {"attention_out_bias", false, false}, {"mlp_bias", false, false}},
+     TENSORS(llama_tensors, seed_oss_layer)},
+    {.name = "glm4", .model_type = "glm4", .architecture = "Glm4ForCausalLM",
+     .rotated_share = 0.5f, .default_epsilon = 1.5625e-7f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
+    {.name = "exaone4", .model_type = "exaone4", .architecture = "Exaone4ForCausalLM",
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone4_layer)},
+    /* Command R */
+    {.name = "command-r", .model_type = "cohere", .architecture = "CohereForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .rope_base = 500000, .wiring = WIRING_PARALLEL,
+     .logit_factor = 0.0625f, .folder_tied = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_qk_norm", false, false}},
+     TENSORS(cohere_tensors, cohere_layer)},
+    {.name = "cohere2", .model_type = "cohere2", .architecture = "Cohere2ForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .wiring = WIRING_PARALLEL, .logit_factor = 0.0625f,
+     .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
+     .folder_tied = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(cohere_tensors, cohere_layer)},
+    {.name = "starcoder2", .model_type = "starcoder2", .architecture = "Starcoder2ForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .folder_window = true,
+     .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU_TANH, .required = {{"use_bias", true, true}},
+     TENSORS(layernorm_tensors, starcoder2_layer)},
     {.name = "olmo2", .model_type = "olmo2", .architecture = "Olmo2ForCausalLM",
      /* OLMo 3 has this name in GGUF, too: with windows in three of four layers, of which yarn scales the others alone */
      .pairing = ROPE_HALVES, .norm_whole = true, .without_window = {.period = 4}, .plain_windows = true,
@@ -512,6 +676,10 @@ const family families[] = {
     {.name = "phi3", .model_type = "phi3", .architecture = "Phi3ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true,
      .activation = FFN_SILU, TENSORS(phi3_tensors, phi3_layer)},
+    {.name = "gemma", .model_type = "gemma", .architecture = "GemmaForCausalLM",
+     .pairing = ROPE_HALVES, .embedding_by_width = true, .folder_tied = true, .default_epsilon = 1e-6f,
+     .sizes = {{"head_dim", 256}}, .fixed_activation = true,
+     .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, gemma_layer)},
     {.name = "gemma2", .model_type = "gemma2", .architecture = "Gemma2ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true, .default_window = 4096, .file_window = 4096, .without_window = {.period = 2},
      .score_cap = 50, .logit_cap = 30, .embedding_by_width = true, .scale_by_width = 46, .folder_tied = true,
@@ -560,6 +728,10 @@ const family families[] = {
      .expert_width = "moe_intermediate_size",
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},
      TENSORS(gemma_tensors, qwen35_moe_layer)},
+    {.name = "qwen3next", .model_type = "qwen3_next", .architecture = "Qwen3NextForCausalLM",
+     .pairing = ROPE_HALVES, .rotated_share = 0.25f, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
+     .neighbours_share = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, qwen3_next_layer)},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,

@@ -104,9 +104,18 @@ typedef enum dimension {
     DIMENSION_VOCABULARY,
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
+    DIMENSION_RESULT,               /* what the output matrix reads of all heads                      */
+    DIMENSION_QUERY_RANK,
+    DIMENSION_SHORT_QUERY,          /* H * (n + r), with letters as in attention_shape                */
+    DIMENSION_COMPRESSED_KEY,       /* C + r                                                          */
+    DIMENSION_COMPRESSED,           /* C                                                              */
+    DIMENSION_UNROTATED,            /* n                                                              */
+    DIMENSION_VALUE,                /* V                                                              */
     DIMENSION_KV_HEADS,
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
     DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */
+    DIMENSION_DELTA_IN,             /* C + V                                                          */
+    DIMENSION_BETA_STEP,            /* 2 H                                                            */
     DIMENSION_RECURRENT_WIDTH,      /* V                                                              */
     DIMENSION_RECURRENT_HEADS,      /* H                                                              */
     DIMENSION_RECURRENT_VALUE,      /* P                                                              */
@@ -157,6 +166,10 @@ enum tensor_rule_flags {
     TENSOR_VALUE_ROWS = 134217728,  /* a folder has the heads of values (RECURRENCE_DELTA) of its last rows in another order,
                                        as stored_tensor.value_groups says ...                                */
     TENSOR_VALUE_COLUMNS = 268435456, /* ... of its columns                                                  */
+    TENSOR_HEADS = 536870912,       /* one matrix per head, stacked; a folder has the rows of key_up, as columns, and of
+                                       value_up together                                                     */
+    TENSOR_BY_KEYS = 1073741824,    /* a folder has the rows of each key together, those of `convolved` and of
+                                       `recurrent_gate` in one (model_layer.delta_in)                        */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
@@ -167,7 +180,9 @@ enum layer_needs {
     NEEDS_NO_WINDOW = 2,
     NEEDS_OWN_KEYS = 4,             /* keys and values of its own                                     */
     NEEDS_PER_LAYER = 8,            /* inputs of its own                                              */
-    NEEDS_OR_UNUSED = 16
+    NEEDS_OR_UNUSED = 16,
+    NEEDS_QUERY_RANK = 32,          /* two matrices that make queries                                 */
+    NEEDS_NO_QUERY_RANK = 64
 };
 
 typedef struct tensor_rule {
@@ -210,6 +225,7 @@ typedef struct family {
     rope_pairing pairing;
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
+    bool windows_rotate;            /* where some layers have a window, only those rotate                    */
     float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
     float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
@@ -225,9 +241,11 @@ typedef struct family {
     float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
     bool unit_scale;                /* scores are not divided by anything                                    */
     bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
+    bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
+    bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
     bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;
     ffn_gating gating;
@@ -236,12 +254,14 @@ typedef struct family {
     bool router_early;
     bool dense_beside;              /* layers with experts have the network of the others beside them        */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
+    bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool ternary;                   /* folders may have matrices of three values (huggingface_ternary.c)     */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
+    float logit_factor;             /* logit_scale multiplies logits, and where it is missing it is this; 0: it divides them */
     uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
     uint32_t ffn_widths;            /* f in widths of the embedding where config.json lacks it; 0: it must be there */
     default_size sizes[MOST_DEFAULTS];  /* where config.json lacks them; up to the first without a key       */

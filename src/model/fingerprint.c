@@ -56,7 +56,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 y->per_layer_length,
                                 l->experts_norm.weight ? l->ffn.shared_neurons : 0,
                                 a->keys_back == 0 && a->norm_values && !l->v.data,
-                                a->gated};
+                                a->gated,
+                                a->compressed,
+                                a->unrotated,
+                                a->value_length};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

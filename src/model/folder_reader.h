@@ -1,7 +1,7 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
- * huggingface_layers.c (what else differs between layers), huggingface_tensor.c (tensors), huggingface_ternary.c (those of three
- * values). */
+ * huggingface_layers.c (what else differs between layers), huggingface_latent.c (latent attention),
+ * huggingface_tensor.c (tensors), huggingface_ternary.c (those of three values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -56,6 +56,14 @@ hearth_status folder_read_listed_mixers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);
+
+/* In huggingface_delta.c. Copies the rows of a rule from those of a matrix that has all of each key together. */
+hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+
+/* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */
+hearth_status folder_read_latent(folder_reader *r);
+/* Makes key_up or value_up of the folder's matrix of both, where a rule is of one of them. */
+hearth_status folder_divide_heads(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_ternary.c. Reads quantization_config: HEARTH_UNSUPPORTED, unless it is BitNet's. */
 hearth_status folder_read_ternary(folder_reader *r, const json_t *settings);

@@ -159,6 +159,9 @@ static hearth_status read_rotated_share(folder_reader *r)
     if (json_is_object(rope))
         TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
     TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
+    double values = share * length;
+    TRY(json_get_number(r->config, "rotary_dim", &values, &found, r->name, r->error));
+    share = found ? values / length : share;
     if (!(share > 0 && share <= 1))
         return fail(r->error, HEARTH_FORMAT, "%s: partial_rotary_factor: is %g, expected a share of 1", r->name, share);
     r->hyper.rope_pairs = (uint32_t)(share * length) / 2;
@@ -182,7 +185,7 @@ static hearth_status read_sizes(folder_reader *r)
     TRY(read_multi_query(r));
     if (a->kv_head_count == 0)
         a->kv_head_count = a->head_count;
-    return read_rotated_share(r);
+    return r->family->latent_attention ? folder_read_latent(r) : read_rotated_share(r);
 }
 
 hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern)
@@ -229,6 +232,25 @@ static hearth_status read_window_layers(folder_reader *r)
     return status;
 }
 
+/* Reads after how many layers one sees all positions, as a number or as text such as LLLG; of configs without layer_types. */
+static hearth_status read_window_period(folder_reader *r)
+{
+    static const char name[] = "sliding_window_pattern";
+    const json_t *value = json_object_get(r->config, name), *types = json_object_get(r->config, "layer_types");
+    const char *text = json_string_value(value);
+    json_int_t period = json_integer_value(value);
+    if (!value || json_is_null(value) || (types && !json_is_null(types)))
+        return HEARTH_OK;
+    if (text && strspn(text, "L") + 1 == strlen(text) && strcmp(text + strlen(text) - 1, "G") == 0)
+        period = (json_int_t)strlen(text);
+    if (period < 1 || period > UINT32_MAX)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not a number of layers, the last of which sees all",
+                    r->name, name);
+    return (uint32_t)period == r->family->without_window.period
+               ? HEARTH_OK
+               : folder_set_size(r, "attention.sliding_window_pattern", (uint32_t)period);
+}
+
 /* Reads the sliding window. null means no window, as in transformers; the default applies only where the key is
  * missing. */
 static hearth_status read_window(folder_reader *r)
@@ -243,12 +265,20 @@ static hearth_status read_window(folder_reader *r)
     if (window == 0) /* where GGUF has a default of its own, that is to be said */
         return r->family->file_window > 0 ? folder_set_size(r, "attention.sliding_window", 0) : HEARTH_OK;
     TRY(folder_set_size(r, "attention.sliding_window", window));
+    TRY(read_window_period(r));
     return read_window_layers(r);
 }
 
 /* Reads what divides or multiplies scores and logits, under the names of several families. */
 static hearth_status read_scales(folder_reader *r)
 {
+    static const struct {
+        const char *config_key, *key;
+    } factors[] = {{"embedding_multiplier", "embedding_scale"},
+                   {"attention_multiplier", "attention.scale"},
+                   {"residual_multiplier", "residual_scale"},
+                   {"logits_scaling", "logit_scale"},
+                   {"logit_scale", "logit_scale"}};
     static const char *const caps[] = {"attn_logit_softcapping",
                                        "final_logit_softcapping"}; /* GGUF has the same names */
     double value, layers = r->hyper.layer_count;
@@ -257,6 +287,11 @@ static hearth_status read_scales(folder_reader *r)
         TRY(folder_get_positive(r, r->config, r->name, caps[i], &value, &found));
         if (found || json_is_null(json_object_get(r->config, caps[i]))) /* null: there is none, whatever the default */
             TRY(folder_set_number(r, caps[i], found ? value : 0));
+    }
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        TRY(folder_get_positive(r, r->config, r->name, factors[i].config_key, &value, &found));
+        if (found)
+            TRY(folder_set_number(r, factors[i].key, value));
     }
     TRY(folder_get_positive(r, r->config, r->name, "query_pre_attn_scalar", &value, &found));
     if (found)
@@ -280,21 +315,77 @@ static hearth_status find_size(const folder_reader *r, const char *const *names,
     return HEARTH_OK;
 }
 
+/* Returns whether layers behind some with experts have none, by the number of the last that has; -1 is the last layer. */
+static bool ends_early(const json_t *config, uint32_t layers)
+{
+    const json_t *end = json_object_get(config, "moe_layer_end_index");
+    return json_is_integer(end) && json_integer_value(end) >= 0 && json_integer_value(end) + 1 < layers;
+}
+
+/* Reads how scores are made. */
+static hearth_status read_scoring(const folder_reader *r, bool *softmax)
+{
+    const char *name = NULL;
+    bool found;
+    TRY(json_get_string(r->config, "scoring_func", &name, &found, r->name, r->error));
+    if (!found)
+        return HEARTH_OK;
+    *softmax = strcmp(name, "softmax") == 0;
+    return *softmax || strcmp(name, "sigmoid") == 0
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_UNSUPPORTED,
+                      "%s: scoring_func: %.64s is not supported (known: softmax, sigmoid)", r->name, name);
+}
+
+/* Refuses groups of experts that are chosen by their best one; others are by their best two. */
+static hearth_status check_grouping(const folder_reader *r)
+{
+    const char *method = "";
+    bool found;
+    TRY(json_get_string(r->config, "topk_method", &method, &found, r->name, r->error));
+    return strcmp(method, "group_limited_greedy") == 0
+               ? fail(r->error, HEARTH_UNSUPPORTED, "%s: topk_method: %s is not supported", r->name, method)
+               : HEARTH_OK;
+}
+
+/* Reads the layers without experts where they are named one by one: they must be the first. */
+static hearth_status read_dense_layers(folder_reader *r)
+{
+    const json_t *list = json_object_get(r->config, "mlp_layer_types");
+    uint32_t dense = 0, layers = r->hyper.layer_count;
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!json_is_array(list) || json_array_size(list) != layers)
+        return fail(r->error, HEARTH_FORMAT, "%s: mlp_layer_types: is not an array of one name per layer", r->name);
+    for (uint32_t i = 0; i < layers; i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        bool is_dense = type && strcmp(type, "dense") == 0;
+        if ((!is_dense && (!type || strcmp(type, "sparse") != 0)) || (is_dense && dense < i))
+            return fail(r->error, HEARTH_UNSUPPORTED,
+                        "%s: mlp_layer_types: layer %u is not as supported: first dense, then sparse", r->name, i);
+        dense += is_dense;
+    }
+    return folder_set_size(r, "leading_dense_block_count", dense);
+}
+
 /* Reads the experts and how they are chosen, under the names of several families. */
 static hearth_status read_experts(folder_reader *r)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
-                                         "moe_num_primary_experts"};
-    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts"};
+                                         "moe_num_primary_experts", "moe_num_experts"};
+    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts",
+                                        "moe_k"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
                  {"topk_group", "expert_group_used_count"},
                  {"n_shared_experts", "expert_shared_count"},
+                 {"moe_num_shared_experts", "expert_shared_count"},
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
                  {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
-                 {"first_k_dense_replace", "leading_dense_block_count"}};
+                 {"first_k_dense_replace", "leading_dense_block_count"},
+                 {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
     double scale = 1;
@@ -316,15 +407,22 @@ static hearth_status read_experts(folder_reader *r)
             TRY(folder_set_size(r, sizes[i].key, size));
     }
     TRY(json_get_uint(r->config, "decoder_sparse_step", &period, &found, r->name, r->error));
-    if (period != 1 || json_array_size(json_object_get(r->config, "mlp_only_layers")) > 0)
+    TRY(json_get_uint(r->config, "moe_layer_interval", &period, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "moe_layer_freq", &period, &found, r->name, r->error));
+    if (period != 1 || json_array_size(json_object_get(r->config, "mlp_only_layers")) > 0 ||
+        ends_early(r->config, r->hyper.layer_count))
         return fail(r->error, HEARTH_UNSUPPORTED,
-                    "%s: decoder_sparse_step, mlp_only_layers: layers without experts among "
-                    "others are not supported",
+                    "%s: decoder_sparse_step, moe_layer_interval, moe_layer_freq, moe_layer_end_index, "
+                    "mlp_only_layers: layers without experts "
+                    "among others are not supported",
                     r->name);
+    TRY(read_dense_layers(r));
     TRY(folder_get_positive(r, r->config, r->name, "routed_scaling_factor", &scale, &found));
     if (found)
         TRY(folder_set_number(r, "expert_weights_scale", scale));
     TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
+    TRY(read_scoring(r, &softmax));
+    TRY(check_grouping(r));
     TRY(folder_set_size(r, "expert_gating_func", softmax ? 1 : 2));
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
     char key[KEY_SIZE];

@@ -55,6 +55,7 @@ static hearth_status read_delta(folder_reader *r)
                  {"linear_key_head_dim", "ssm.state_size", &s->key_length},
                  {"linear_conv_kernel_dim", "ssm.conv_kernel", &s->window}};
     s->rule = r->family->recurrence;
+    s->neighbours = r->family->neighbours_share;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, NULL, r->name, r->error));
         if (*sizes[i].field == 0 || *sizes[i].field > UINT16_MAX)
@@ -75,4 +76,34 @@ hearth_status folder_read_listed_mixers(folder_reader *r)
         return HEARTH_OK;
     TRY(read_layers(r));
     return read_delta(r);
+}
+
+/* Rows of each key: `count` of them from `first` on. */
+typedef struct key_rows {
+    size_t first, count;
+} key_rows;
+
+hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const recurrent_shape *s = &r->layer.recurrent;
+    if (!(rule->flags & TENSOR_BY_KEYS))
+        return HEARTH_OK;
+    size_t keys = s->key_count, n = s->key_length, values = recurrent_width(s) / keys, all = 2 * n + 2 * values;
+    if (t->rank != 2 || t->shape[1] != keys * all)
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: has not %zu rows", r->out->path, t->name, keys * all);
+    const key_rows convolved[] = {{0, n}, {n, n}, {2 * n, values}}, gates[] = {{2 * n + values, values}};
+    bool is_gate = rule->rows == DIMENSION_RECURRENT_WIDTH;
+    const key_rows *groups = is_gate ? gates : convolved;
+    size_t rows = (size_t)hyper_dimension(&r->hyper, &r->layer, rule->rows), row_bytes = t->size_bytes / (keys * all);
+    char *to = arena_new_array(&r->out->memory, rows, row_bytes);
+    if (!to)
+        return fail_memory(r->error, t->name, rows * row_bytes);
+    const char *from = t->data;
+    t->data = to;
+    t->shape[1] = rows;
+    t->size_bytes = rows * row_bytes;
+    for (size_t i = 0; i < (is_gate ? 1 : 3); i++)
+        for (size_t k = 0; k < keys; k++, to += groups[i].count * row_bytes)
+            memcpy(to, from + (k * all + groups[i].first) * row_bytes, groups[i].count * row_bytes);
+    return HEARTH_OK;
 }

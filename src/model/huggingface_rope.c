@@ -29,6 +29,8 @@ static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling,
     TRY(folder_get_positive(r, scaling, where, "attention_factor", &attention, &found));
     TRY(folder_get_positive(r, scaling, where, "mscale", &mscale, &has_scale));
     TRY(folder_get_positive(r, scaling, where, "mscale_all_dim", &mscale_all, &has_all));
+    if (r->family->latent_attention && has_all)
+        TRY(folder_set_number(r, "rope.scaling.yarn_log_multiplier", 0.1 * mscale_all));
     if (!found && has_scale && has_all)
         attention = rope_yarn_magnitude(factor, mscale) / rope_yarn_magnitude(factor, mscale_all);
     return attention > 0 ? folder_set_number(r, "rope.scaling.yarn_attn_factor", attention) : HEARTH_OK;
@@ -38,7 +40,7 @@ static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling,
  * apply. */
 static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const char *where)
 {
-    double factor = 1, beta_fast = 0, beta_slow = 0;
+    double factor = 1, beta_fast = 0, beta_slow = 0, growth = 0;
     uint32_t original = r->hyper.context_length;
     bool found, truncate = true;
     TRY(folder_get_positive(r, scaling, where, "factor", &factor, NULL));
@@ -58,6 +60,9 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     TRY(folder_get_positive(r, scaling, where, "beta_slow", &beta_slow, &found));
     if (found)
         TRY(folder_set_number(r, "rope.scaling.yarn_beta_slow", beta_slow));
+    TRY(folder_get_positive(r, scaling, where, "llama_4_scaling_beta", &growth, &found));
+    if (found)
+        TRY(folder_set_number(r, "attention.temperature_scale", growth));
     return add_yarn_magnitude(r, scaling, where, factor);
 }
 

@@ -157,6 +157,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         TRY(folder_make_ternary(r, stored, t));
     if (t->foreign) /* it has neither values nor a format; binding refuses it */
         return HEARTH_OK;
+    TRY(folder_divide_heads(r, rule, t));
+    TRY(folder_divide_keys(r, rule, t));
     if (rule->rotary != DIMENSION_NONE)
         t->rotary_heads = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->rotary);
     if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {

@@ -4,6 +4,8 @@
  * sizes, but then its tensors must have these shapes and lie in the file. */
 #include "hyper.h"
 
+#include "rope.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -249,6 +251,7 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
     if (to->head_count % to->key_count != 0)
         return fail_key(r, HEARTH_FORMAT, "ssm.group_count", "does not divide ssm.time_step_rank");
     to->rule = r->family->recurrence;
+    to->neighbours = to->rule == RECURRENCE_MAMBA2 || r->family->neighbours_share;
     to->value_length = width / to->head_count;
     if ((uint64_t)width * to->key_length > STATE_LIMIT || recurrent_channels(to) > width_limit)
         return fail_key(r, HEARTH_FORMAT, "ssm.state_size", "makes too large a state");
@@ -288,6 +291,39 @@ static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, ui
     return HEARTH_OK;
 }
 
+/* Reads the sizes of latent attention. Files that were made before llama.cpp split the matrix of keys and values have neither
+ * of the keys that end in _mla. */
+static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a)
+{
+    static const char length_key[] = "attention.key_length_mla", value_key[] = "attention.value_length_mla";
+    uint32_t length = 0, rotated = 0;
+    bool found, has_values;
+    TRY(read_size(r, "attention.kv_lora_rank", &a->compressed, NULL));
+    TRY(read_size(r, "attention.q_lora_rank", &a->query_rank, &found));
+    TRY(read_size(r, length_key, &length, &found));
+    TRY(read_size(r, value_key, &a->value_length, &has_values));
+    TRY(read_size(r, "rope.dimension_count", &rotated, NULL));
+    if (!found || !has_values)
+        return fail_key(r, HEARTH_UNSUPPORTED, length_key,
+                        "is missing: the file was made by a converter from before April 2025, and must be made again");
+    if (a->compressed == 0 || a->compressed > HEAD_LIMIT || a->query_rank > HEAD_LIMIT || a->value_length == 0 ||
+        a->value_length > HEAD_LIMIT || length > HEAD_LIMIT)
+        return fail_key(
+            r, HEARTH_FORMAT, "attention.kv_lora_rank",
+            "or attention.q_lora_rank, attention.key_length_mla or attention.value_length_mla is 0 or too large");
+    if (rotated == 0 || rotated % 2 != 0 || rotated >= length)
+        return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
+                        "is not an even number of values of a query, fewer than attention.key_length_mla");
+    if (a->kv_head_count != 1)
+        return fail_key(r, HEARTH_FORMAT, "attention.head_count_kv", "is not 1, as latent attention has it");
+    a->unrotated = length - rotated;
+    a->head_length = rotated + a->compressed;
+    if ((uint64_t)a->head_count * a->head_length > width_limit || (uint64_t)a->head_count * length > width_limit ||
+        (uint64_t)a->head_count * a->value_length > width_limit)
+        return fail_key(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
+    return HEARTH_OK;
+}
+
 /* Derives the head sizes that the file left out, and checks that all fit together. */
 static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
 {
@@ -303,6 +339,8 @@ static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
             return fail_key(r, HEARTH_FORMAT, "attention.head_count", "does not divide embedding_length");
         a->head_length = r->hyper->embedding_length / a->head_count;
     }
+    if (r->family->latent_attention)
+        return read_latent_heads(r, a);
     uint32_t value_length = a->head_length;
     bool found;
     TRY(read_layer_size(r, "attention.value_length", layer, &value_length, &found));
@@ -351,6 +389,15 @@ static hearth_status read_cap(const hyper_reader *r, const char *name, float kno
     return HEARTH_OK;
 }
 
+/* Sets the scale of latent attention: by the length of a query before key_up; yarn makes scores larger. */
+static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a)
+{
+    double growth;
+    TRY(rope_yarn_growth(r->family, r->source, &growth, r->error));
+    a->scale = (float)(growth * growth / sqrt((double)short_query(a)));
+    return HEARTH_OK;
+}
+
 /* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
 static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
 {
@@ -364,6 +411,8 @@ static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
     bool by_width = r->family->scale_by_width == h->layer_count;
     a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
     a->scale = r->family->unit_scale ? 1 : a->scale;
+    if (a->compressed > 0)
+        TRY(read_latent_scale(r, a));
     TRY(read_positive(r, "attention.scale", &a->scale, &found));
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
@@ -433,21 +482,35 @@ static hearth_status read_rotation(const hyper_reader *r)
     TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
     if (h->rope_pairs == 0) /* no layer sees everything */
         h->rope_pairs = model_first_attention(r->model)->head_length / 2;
+    if (model_first_attention(r->model)->compressed > 0)
+        return HEARTH_OK;
     return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
 }
 
-/* Reads the factors on embeddings, blocks and logits. A key of logit_scale divides. */
+/* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
+static hearth_status read_growth(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found;
+    TRY(read_positive(r, "attention.temperature_scale", &h->score_growth, &found));
+    h->score_growth_from = h->context_length;
+    TRY(read_size(r, "rope.scaling.original_context_length", &h->score_growth_from, &found));
+    return h->score_growth_from > 0 ? HEARTH_OK
+                                    : fail_key(r, HEARTH_FORMAT, "rope.scaling.original_context_length", "is 0");
+}
+
+/* Reads the factors on embeddings, blocks and logits. */
 static hearth_status read_scales(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
     bool found = false, *optional = r->family->scaled ? NULL : &found;
-    float divisor = 1;
+    float logit_scale = r->family->logit_factor > 0 ? r->family->logit_factor : 1;
     h->embedding_scale = r->family->embedding_by_width ? sqrtf((float)h->embedding_length) : 1;
     h->residual_scale = 1;
     TRY(read_positive(r, "embedding_scale", &h->embedding_scale, optional));
     TRY(read_positive(r, "residual_scale", &h->residual_scale, optional));
-    TRY(read_positive(r, "logit_scale", &divisor, optional));
-    h->logit_scale = 1 / divisor;
+    TRY(read_positive(r, "logit_scale", &logit_scale, optional));
+    h->logit_scale = r->family->logit_factor > 0 ? logit_scale : 1 / logit_scale;
     return read_cap(r, "final_logit_softcapping", r->family->logit_cap, &h->logit_softcap);
 }
 
@@ -501,8 +564,11 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
     uint32_t function = 0;
     bool found;
     char key[KEY_SIZE];
-    *out = (router_shape){
-        .scoring = r->family->scoring, .shares = true, .early = r->family->router_early, .input_scale = 1, .scale = 1};
+    *out = (router_shape){.scoring = r->family->scoring,
+                          .shares = !r->family->file_unshared,
+                          .early = r->family->router_early,
+                          .input_scale = 1,
+                          .scale = 1};
     TRY(read_size(r, "expert_count", &out->expert_count, &found));
     if (out->expert_count == 0)
         return HEARTH_OK;
@@ -517,6 +583,9 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
         return fail_key(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
     if (function > 0)
         out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
+    if (out->group_count > 1 && out->scoring == ROUTER_SOFTMAX && r->family->latent_attention)
+        return fail_key(r, HEARTH_UNSUPPORTED, "expert_group_count",
+                        "groups chosen by their best expert are not supported");
     if (out->expert_count > EXPERT_LIMIT)
         return fail_key(r, HEARTH_FORMAT, "expert_count", "is too large");
     if (out->used == 0 || out->used > out->expert_count)
@@ -722,16 +791,23 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     TRY(read_streams(&r));
     TRY(read_rotation(&r));
     TRY(read_scales(&r));
+    TRY(read_growth(&r));
     model->hyper.norm = f->norm;
     TRY(read_positions(&r));
     TRY(read_epsilon(&r));
     return read_predictor(&r);
 }
 
+float hyper_score_gain(const hyperparameters *h, uint32_t position)
+{
+    return h->score_growth > 0 ? h->score_growth * logf(1 + (float)(position / h->score_growth_from)) : 0;
+}
+
 bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned needs)
 {
     bool windowed = l->attention.window > 0;
-    unsigned has = (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
+    unsigned has = (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
+                   (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
                    (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
@@ -749,6 +825,13 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_EXPERT_NEURONS] = l->ffn.expert_neurons,
         [DIMENSION_SHARED_NEURONS] = l->ffn.shared_neurons,
         [DIMENSION_QUERY] = query_width(a),
+        [DIMENSION_RESULT] = result_width(a),
+        [DIMENSION_QUERY_RANK] = a->query_rank,
+        [DIMENSION_SHORT_QUERY] = (uint64_t)a->head_count * short_query(a),
+        [DIMENSION_COMPRESSED_KEY] = a->head_length,
+        [DIMENSION_COMPRESSED] = a->compressed,
+        [DIMENSION_UNROTATED] = a->unrotated,
+        [DIMENSION_VALUE] = a->value_length,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_KEY] = key_width(a),
         [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
@@ -760,6 +843,8 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_KV_HEADS] = a->kv_head_count,
         [DIMENSION_LATENT] = ffn_expert_width(&l->ffn, h->embedding_length),
         [DIMENSION_RECURRENT_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r) + r->head_count,
+        [DIMENSION_DELTA_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r),
+        [DIMENSION_BETA_STEP] = (uint64_t)2 * r->head_count,
         [DIMENSION_RECURRENT_WIDTH] = recurrent_width(r),
         [DIMENSION_RECURRENT_HEADS] = r->head_count,
         [DIMENSION_RECURRENT_VALUE] = r->value_length,

@@ -35,6 +35,13 @@ typedef struct attention_shape {
     bool norm_values;                   /* values are normed, each head alone, without weights    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
     bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query */
+    /* Latent attention (arXiv 2405.04434): C values of a position hold the keys and values of all heads. What is cached is
+     * one key of head_length = r + C values, r that rotate and then those C, which are the value too. A head's query has n
+     * values that a matrix (key_up) makes C of, and r; another matrix (value_up) makes the head's V values of the result. */
+    uint32_t compressed;                /* C; 0: heads have keys and values of their own          */
+    uint32_t unrotated;                 /* n                                                      */
+    uint32_t value_length;              /* V                                                      */
+    uint32_t query_rank;                /* values between two matrices that make the queries; 0: one matrix makes them */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
 } attention_shape;
 
@@ -58,6 +65,7 @@ typedef struct recurrent_shape {
     uint32_t head_count;                /* H                                                      */
     uint32_t value_length;              /* P: values of a head, rows of its state                 */
     uint32_t key_count;                 /* G: keys, and queries; divides head_count               */
+    bool neighbours;                    /* heads that use the same key are neighbours: head h uses key h / (H / G); false: h % G */
     uint32_t key_length;                /* N: values of a key, columns of the state               */
     uint32_t window;                    /* W: tokens that the convolution sees, itself included   */
 } recurrent_shape;
@@ -212,11 +220,18 @@ typedef struct model_layer {
     matrix v;                           /* [K][d]  without it, values are the keys before their norm */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
     const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
+    /* Latent attention, with letters as in attention_shape; H: heads. k is [C + r][d], without v; q is [H * (n + r)][d], or of
+     * what query_in makes. */
+    matrix query_in;                    /* [query_rank][d]                                */
+    norm_weights query_in_norm;         /* [query_rank]                                   */
+    norm_weights compressed_norm;       /* [C]                                            */
+    matrix key_up;                      /* [H * C][n]  of each head its C rows            */
+    matrix value_up;                    /* [H * V][C]                                     */
     const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
     norm_weights query_norm, key_norm;  /* [head_length], or [Q] and [K] (attention.norm_whole); before the rotation */
     const float *sinks;                 /* [head_count] a score per head whose weight no value gets; NULL: none */
     norm_weights attention_inner_norm;  /* [Q]  before the output matrix                  */
-    matrix attention_output;            /* [d][Q]                                         */
+    matrix attention_output;            /* [d][Q], or [d][H * V]                          */
     const float *attention_output_bias; /* [d], or NULL                                   */
     norm_weights attention_post_norm;   /* [d]  of what attention adds                    */
 
@@ -227,6 +242,9 @@ typedef struct model_layer {
     matrix convolved;                   /* [C][d]  of MAMBA2 values, keys, queries; of DELTA queries, keys, values */
     matrix step;                        /* [H][d]  what decay and, of MAMBA2, gain come from */
     matrix beta;                        /* [H][d]  what the gain of DELTA comes from      */
+    matrix delta_in;                    /* [C + V][d]  of each key its query, itself, its heads' values and their gates, as some
+                                           files have the rows of `convolved` and `recurrent_gate` */
+    matrix beta_step;                   /* [2 H][d]  of each key its heads' beta, then their step */
     const float *convolution;           /* [C][W]  the last weight is the token's own     */
     const float *convolution_bias;      /* [C], or NULL                                   */
     const float *step_bias;             /* [H]                                            */
@@ -292,6 +310,21 @@ static inline uint32_t query_width(const attention_shape *a)
 static inline uint32_t key_width(const attention_shape *a)
 {
     return a->kv_head_count * a->head_length;
+}
+/* Returns the values of a position that the output matrix reads. */
+static inline uint32_t result_width(const attention_shape *a)
+{
+    return a->compressed > 0 ? a->head_count * a->value_length : query_width(a);
+}
+/* Returns the values that a cache has of a position. */
+static inline uint32_t cached_width(const attention_shape *a)
+{
+    return (a->compressed > 0 ? 1 : 2) * key_width(a);
+}
+/* Returns the values of a head's query before a matrix makes more of them. */
+static inline uint32_t short_query(const attention_shape *a)
+{
+    return a->unrotated + a->head_length - a->compressed;
 }
 
 // clang-format on

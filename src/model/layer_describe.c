@@ -53,6 +53,9 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     const attention_shape *a = &l->attention;
     if (l->mixer != MIXER_ATTENTION)
         return;
+    if (a->compressed > 0)
+        say(out, size, "latent: %u heads of %u and %u, keys and values in %u and %u; ", a->head_count, a->unrotated,
+            a->head_length - a->compressed, a->compressed, a->head_length - a->compressed);
     say(out, size, "%u heads of %u, %u of keys %s values", a->head_count, a->head_length, a->kv_head_count,
         a->keys_back == 0 && !l->v.data ? "that also are the" : "and");
     if (a->keys_back > 0)

@@ -33,9 +33,14 @@ typedef struct hyperparameters {
     float embedding_scale;              /* of embeddings; 1                               */
     float residual_scale;               /* of what blocks add to the residual stream; 1   */
     float logit_scale;                  /* of logits; 1                                   */
+    float score_growth;                 /* scores of position p are multiplied with 1 + score_growth * log(1 + floor(p / ... */
+    uint32_t score_growth_from;         /* ... score_growth_from)); score_growth 0: they stay as they are */
     float logit_softcap;                /* logits l become softcap * tanh(l / softcap); 0: they stay as they are */
     float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
 } hyperparameters;
+
+/* Returns what the scores of a position are multiplied with, less one. */
+float hyper_score_gain(const hyperparameters *h, uint32_t position);
 
 struct hearth_model {
     checkpoint *source;
@@ -80,6 +85,9 @@ typedef struct layer_sizes {
     uint32_t experts, used, expert;     /* how many a token uses; neurons of one; 0: there are none */
     uint32_t query, key;                /* Q, K as in model_layer                         */
     uint32_t gated_query;               /* 2 Q of layers with gated attention             */
+    uint32_t result;                    /* what output matrices of attention read         */
+    uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, ..., H * (n + r) */
+    uint32_t head_in, head_out;         /* n or C, C or V                                 */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */

@@ -80,6 +80,16 @@ static hearth_status read_original_context(rope_settings *s, const family *f, co
     return HEARTH_OK;
 }
 
+/* Reads mscale_all_dim; *out is unchanged where there is none. In files of latent attention the key is a tenth of it. */
+static hearth_status read_multiplier(const family *f, const checkpoint *c, double *out, hearth_error *error)
+{
+    bool found;
+    TRY(read_number(out, &found, f, c, "rope.scaling.yarn_log_multiplier", -1, error));
+    if (found && f->latent_attention)
+        *out = rint(*out / 0.1 * 1e6) / 1e6; /* float32 has no tenths */
+    return HEARTH_OK;
+}
+
 /* Reads yarn's settings and computes its factor on cosine and sine. */
 static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
 {
@@ -101,8 +111,9 @@ static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoi
         return HEARTH_OK;
 
     double m = 0, whole = 0;
-    TRY(read_number(&m, &found, f, c, "rope.scaling.yarn_log_multiplier", -1, error));
-    s->magnitude *= rope_yarn_magnitude(s->factor, 1) / rope_yarn_magnitude(s->factor, m > 0 ? m : 0);
+    TRY(read_multiplier(f, c, &m, error));
+    double own = f->latent_attention && m > 0 && m != 1 ? m : 1; /* no key says it; as in llama.cpp */
+    s->magnitude *= rope_yarn_magnitude(s->factor, own) / rope_yarn_magnitude(s->factor, m > 0 ? m : 0);
     TRY(read_number(&whole, &found, f, c, "rope.scaling.yarn_attn_factor", 0, error));
     if (found)
         s->magnitude = whole;
@@ -145,6 +156,18 @@ hearth_status rope_read_window(rope_settings *out, const family *f, const checkp
         TRY(read_number(&out->base, &found, f, c, "rope.freq_base", 1, error));
     }
     return read_number(&out->base, &found, f, c, "rope.freq_base_swa", 1, error);
+}
+
+hearth_status rope_yarn_growth(const family *f, const checkpoint *c, double *out, hearth_error *error)
+{
+    double factor = 1, m = 0;
+    rope_scaling scaling;
+    bool found;
+    TRY(read_scaling(&scaling, f, c, error));
+    TRY(read_number(&factor, &found, f, c, "rope.scaling.factor", 0, error));
+    TRY(read_multiplier(f, c, &m, error));
+    *out = scaling == ROPE_YARN && m > 0 ? rope_yarn_magnitude(factor, m) : 1;
+    return HEARTH_OK;
 }
 
 /* Returns the (fractional) index of the pair that makes this many turns over the original context. */

@@ -50,4 +50,7 @@ void rope_llama3_factors(const rope_llama3 *s, double base, uint32_t pairs, floa
 /* Returns 0.1 m ln(factor) + 1, yarn's factor on cosine and sine (m = 1 by default); 1 where factor is at most 1. */
 double rope_yarn_magnitude(double factor, double m);
 
+/* Returns what yarn makes of queries and of keys that are compressed: mscale_all_dim's factor; 1 without it. */
+hearth_status rope_yarn_growth(const family *f, const checkpoint *c, double *out, hearth_error *error);
+
 #endif

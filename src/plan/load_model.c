@@ -32,8 +32,18 @@ typedef struct describer {
 
 static double mixer_matrix_bytes(const model_layer *l)
 {
-    const matrix *all[] = {&l->q,         &l->k,    &l->v,    &l->attention_output, &l->recurrent_gate,
-                           &l->convolved, &l->step, &l->beta, &l->recurrent_output};
+    const matrix *all[] = {&l->q,
+                           &l->k,
+                           &l->v,
+                           &l->attention_output,
+                           &l->recurrent_gate,
+                           &l->query_in,
+                           &l->key_up,
+                           &l->value_up,
+                           &l->convolved,
+                           &l->step,
+                           &l->beta,
+                           &l->recurrent_output};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bytes += matrix_bytes(all[i]);
@@ -54,7 +64,7 @@ static double network_matrix_bytes(const model_layer *l, const engine_layer *e)
 
 static double position_values(const model_layer *l)
 {
-    return l->mixer == MIXER_ATTENTION ? 2.0 * key_width(&l->attention) : 0;
+    return l->mixer == MIXER_ATTENTION ? (double)cached_width(&l->attention) : 0;
 }
 
 static double state_values(const model_layer *l)

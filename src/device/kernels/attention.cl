@@ -392,6 +392,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
             continue;
         }
         uint count = o.stop - o.begin;
+        float row_scale = scale * (1.0f + AS_FLOAT(step->row[o.t].score_gain));
         size_t begin = cache_begin(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
         size_t at = cache_at(o.begin, length);
         uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n,
@@ -399,7 +400,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         BARRIER();
         NO_UNROLL
         for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */
-            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, scale, softcap,
+            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, row_scale, softcap,
                                                  weights + q * ATTEND_POSITIONS, count, shared, &greatest);
             if (TEAM_LANE == 0) {
                 out[q * stride + length] = greatest;

@@ -49,7 +49,8 @@
     WORD(position)   /* within its sequence */                                  \
     WORD(token)                                                                 \
     WORD(state_from) /* the place of the recurrent state before it, or NO_STATE */ \
-    WORD(state_to)   /* and of the one after it */
+    WORD(state_to)   /* and of the one after it */                              \
+    WORD(score_gain) /* the bits of a float32 g: scores of the row are multiplied with 1 + g */
 
 /* `state_from` of the first row of a sequence: its state is zero. */
 #define NO_STATE 0xffffffffu
@@ -245,14 +246,14 @@
 /* Takes the states S [heads][values][columns] through the rows of a step (recurrent_shape in model/layer.h):
  *     S = decay S + gain (v - answer) k',   out = scale * S q + skip v
  * with size = softplus(steps[t][h] + step_bias[h]) and decay = exp(rates[h] * size). delta 0: gain = size, answer = 0, and x
- * [t] has values, keys, queries; head h uses key h / (heads / keys). delta 1: gain = 1 / (1 + exp(-betas[t][h])), answer =
- * decay S k, and x[t] has queries, keys, values; head h uses key h % keys. x, steps and betas have the stride `stride`. out
+ * [t] has values, keys, queries. delta 1: gain = 1 / (1 + exp(-betas[t][h])), answer = decay S k, and x[t] has queries, keys,
+ * values. Head h uses key h % keys, or h / (heads / keys) if neighbours is 1. x, steps and betas have the stride `stride`. out
  * [T][heads * values]. skip [heads]; NULL: none.
  * items: heads * ceil(values / RECUR_ROWS) */
 #define P_RECUR(B, V, F)                                                                                          \
     B(const float, x) B(const float, steps) B(const float, betas) B(const float, step_bias) B(const float, rates)  \
-        B(const float, skip) B(float, states) B(float, out) V(heads) V(values) V(keys) V(columns) V(delta) V(stride) \
-        V(length) F(scale)
+        B(const float, skip) B(float, states) B(float, out) V(heads) V(values) V(keys) V(columns) V(delta) V(neighbours) \
+        V(stride) V(length) F(scale)
 
 /* Norms `ranges` neighbouring ranges of `length` values of every row of x [T][ranges * length] in place, and multiplies
  * them with silu of gate [T][stride]: after the norm, whose weight [length] is that of all ranges, or, if before is 1,

@@ -108,10 +108,10 @@ INLINE float recur_step(bool whole, bool fresh, GLOBAL const float *from, GLOBAL
 INLINE void recur_rows(bool whole, GLOBAL const step_record *step, GLOBAL const float *x, GLOBAL const float *steps,
                        GLOBAL const float *betas, float step_bias, float rate, float skip, float scale,
                        GLOBAL float *states, GLOBAL float *out, uint h, uint first, uint heads, uint values, uint keys,
-                       uint columns, bool delta, uint stride, uint length, LOCAL float *scratch)
+                       uint columns, bool delta, bool neighbours, uint stride, uint length, LOCAL float *scratch)
 {
     recur_team team = recur_team_of(whole ? columns / 8 : columns);
-    uint width = heads * values, all = keys * columns, key = (delta ? h % keys : h / (heads / keys)) * columns;
+    uint width = heads * values, all = keys * columns, key = (neighbours ? h / (heads / keys) : h % keys) * columns;
     uint value_at = delta ? 2 * all : 0, key_at = (delta ? all : width) + key,
          query_at = delta ? key : width + all + key;
     for (uint base = first; base < first + RECUR_ROWS; base += team.count) {
@@ -153,10 +153,10 @@ KERNEL(recur, P_RECUR)
         float skipped = skip ? skip[h] : 0.0f;
         if (whole)
             recur_rows(true, step, x, steps, betas, step_bias[h], rates[h], skipped, scale, states, out, h, first,
-                       heads, values, keys, columns, delta != 0, stride, length, scratch);
+                       heads, values, keys, columns, delta != 0, neighbours != 0, stride, length, scratch);
         else
             recur_rows(false, step, x, steps, betas, step_bias[h], rates[h], skipped, scale, states, out, h, first,
-                       heads, values, keys, columns, delta != 0, stride, length, scratch);
+                       heads, values, keys, columns, delta != 0, neighbours != 0, stride, length, scratch);
     }
 }
 

@@ -1,0 +1,94 @@
+/* huggingface_latent.c - latent attention (attention_shape.compressed) as config.json describes it, and the matrix of which a
+ * folder has what GGUF has as two: of each head the rows that make its keys of the compressed values, then those of its values. */
+#include "folder_reader.h"
+
+#include <string.h>
+
+hearth_status folder_read_latent(folder_reader *r)
+{
+    attention_shape *a = &r->layer.attention;
+    uint32_t rotated = 0;
+    const struct {
+        const char *config_key;
+        uint32_t *field;
+        bool optional;
+    } sizes[] = {{"kv_lora_rank", &a->compressed, false},
+                 {"q_lora_rank", &a->query_rank, true},
+                 {"qk_nope_head_dim", &a->unrotated, false},
+                 {"qk_rope_head_dim", &rotated, false},
+                 {"v_head_dim", &a->value_length, false}};
+    if (!r->family->latent_attention)
+        return HEARTH_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        bool found;
+        TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, sizes[i].optional ? &found : NULL, r->name,
+                          r->error));
+        if (*sizes[i].field > HEAD_LIMIT || (*sizes[i].field == 0 && !sizes[i].optional))
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is %u, expected 1 to %u", r->name, sizes[i].config_key,
+                        *sizes[i].field, HEAD_LIMIT);
+    }
+    if (rotated % 2 != 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: qk_rope_head_dim: is odd", r->name);
+    a->kv_head_count = 1;
+    a->head_length = a->compressed + rotated;
+    r->hyper.rope_pairs = rotated / 2;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } keys[] = {{"attention.kv_lora_rank", a->compressed},
+                {"attention.q_lora_rank", a->query_rank},
+                {"attention.head_count_kv", 1},
+                {"attention.key_length", a->head_length},
+                {"attention.value_length", a->compressed},
+                {"attention.key_length_mla", a->unrotated + rotated},
+                {"attention.value_length_mla", a->value_length},
+                {"rope.dimension_count", rotated}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].value > 0)
+            TRY(folder_set_size(r, keys[i].key, keys[i].value));
+    return HEARTH_OK;
+}
+
+/* Copies the rows [n][columns] that make a head's keys to columns: to [columns][n]. */
+static void transpose(const char *from, size_t n, size_t columns, size_t bytes, char *to)
+{
+    for (size_t c = 0; c < columns; c++)
+        for (size_t row = 0; row < n; row++, to += bytes)
+            memcpy(to, from + (row * columns + c) * bytes, bytes);
+}
+
+hearth_status folder_divide_heads(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const attention_shape *a = &r->layer.attention;
+    size_t n = a->unrotated, values = a->value_length, heads = a->head_count, columns = (size_t)t->shape[0];
+    if (!(rule->flags & TENSOR_HEADS))
+        return HEARTH_OK;
+    if (t->rank != 2 || t->shape[1] != heads * (n + values) || columns != a->compressed || number_is_block(t->format))
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is not of %zu rows of %u floats", r->out->path,
+                    t->name, heads * (n + values), a->compressed);
+    size_t bytes = number_formats[t->format].block_bytes, row_bytes = columns * bytes;
+    const char *from = t->data;
+    t->rank = 3;
+    t->shape[2] = heads;
+    if (rule->rows == DIMENSION_VALUE) { /* rows of each head, where they lie */
+        t->parts = arena_new_array(&r->out->memory, heads, sizeof *t->parts);
+        if (!t->parts)
+            return fail_memory(r->error, t->name, heads * sizeof *t->parts);
+        for (size_t h = 0; h < heads; h++)
+            t->parts[h] = from + (h * (n + values) + n) * row_bytes;
+        t->data = NULL;
+        t->shape[1] = values;
+        t->size_bytes = heads * values * row_bytes;
+        return HEARTH_OK;
+    }
+    char *keys = arena_new_array(&r->out->memory, heads * n, row_bytes);
+    if (!keys)
+        return fail_memory(r->error, t->name, heads * n * row_bytes);
+    for (size_t h = 0; h < heads; h++)
+        transpose(from + h * (n + values) * row_bytes, n, columns, bytes, keys + h * n * row_bytes);
+    t->data = keys;
+    t->shape[0] = n;
+    t->shape[1] = columns;
+    t->size_bytes = heads * n * row_bytes;
+    return HEARTH_OK;
+}

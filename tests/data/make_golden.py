@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Makes golden-NAME of a family by transformers, and holds it against llama.cpp: two implementations, neither of them hearth.
+
+usage: tests/data/make_golden.py LLAMA_CPP FOLDER [NAME...]
+
+LLAMA_CPP is a source tree of llama.cpp with its libraries in build/bin; FOLDER gets a folder for each NAME, of which pack.py makes
+the archive. Python needs torch, transformers, safetensors, numpy and, for llama.cpp's converter, gguf.
+
+A case is a config.json. Its weights are drawn from a seed and are exact in BF16; its logits are those of transformers in float64. The
+folder is what transformers saves, the GGUF file what llama.cpp's converter makes of it, with the vocabulary of golden-llama; llama.cpp
+reads that (one thread, F32 cache), and its distance stands in golden.json.
+"""
+import ctypes
+import glob
+import importlib
+import json
+import math
+import os
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROMPT, GREEDY, VOCABULARY = 24, 16, 272
+SMALLEST_GAP = 0.005  # between the best two logits of every greedy step, so that rounding cannot change which is best
+
+COMMON = dict(vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, max_position_embeddings=128,
+              hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+              hidden_act="silu", rms_norm_eps=1e-6, tie_word_embeddings=False, dtype="bfloat16")
+
+
+def case(architecture, model_type, **settings):
+    return {**COMMON, "architectures": [architecture], "model_type": model_type, **settings}
+
+
+CASES = {
+    "gemma": case("GemmaForCausalLM", "gemma", head_dim=20, num_key_value_heads=1, tie_word_embeddings=True,
+                  hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh"),
+    "glm4": case("Glm4ForCausalLM", "glm4", head_dim=20, partial_rotary_factor=0.5, attention_bias=True, rms_norm_eps=1e-5),
+    "qwen2-moe": case("Qwen2MoeForCausalLM", "qwen2_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                      shared_expert_intermediate_size=48, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[],
+                      num_key_value_heads=4),
+    "olmoe": case("OlmoeForCausalLM", "olmoe", num_experts=6, num_experts_per_tok=2, intermediate_size=32,
+                  rms_norm_eps=1e-5, norm_topk_prob=False, clip_qkv=None, num_key_value_heads=4),
+    "granite": case("GraniteForCausalLM", "granite", embedding_multiplier=3.0, attention_multiplier=0.1,
+                    residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True),
+    "granite-moe": case("GraniteMoeForCausalLM", "granitemoe", embedding_multiplier=3.0, attention_multiplier=0.1,
+                        residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True, intermediate_size=32,
+                        num_local_experts=6, num_experts_per_tok=2),
+    "seed-oss": case("SeedOssForCausalLM", "seed_oss", head_dim=20, attention_bias=True, attention_out_bias=False),
+    "minimax-m2": case("MiniMaxM2ForCausalLM", "minimax_m2", head_dim=20, intermediate_size=32, num_local_experts=6,
+                       num_experts_per_tok=2, partial_rotary_factor=0.6, rotary_dim=12, scoring_func="sigmoid",
+                       use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer", rope_theta=5000000.0),
+    "exaone4": case("Exaone4ForCausalLM", "exaone4", num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4,
+                    layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "ernie4-5": case("Ernie4_5ForCausalLM", "ernie4_5", head_dim=20, use_bias=False),
+    "ernie4-5-moe": case("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", head_dim=16, use_bias=False, moe_num_experts=6, moe_k=2,
+                         moe_intermediate_size=24, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2,
+                         moe_layer_interval=1),
+    "cohere2": case("Cohere2ForCausalLM", "cohere2", num_hidden_layers=4, sliding_window=16, logit_scale=0.25,
+                    layer_norm_eps=1e-5, tie_word_embeddings=True, rotary_pct=1.0,
+                    layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "cohere": case("CohereForCausalLM", "cohere", logit_scale=0.25, layer_norm_eps=1e-5, use_qk_norm=False,
+                   tie_word_embeddings=True),
+    "starcoder2": case("Starcoder2ForCausalLM", "starcoder2", norm_epsilon=1e-5, use_bias=True, hidden_act="gelu_pytorch_tanh",
+                       sliding_window=None),
+    "dots1": case("Dots1ForCausalLM", "dots1", head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                  moe_intermediate_size=32, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                  routed_scaling_factor=2.5, scoring_func="sigmoid", num_key_value_heads=4),
+    "ministral3": case("Ministral3ForCausalLM", "ministral3", head_dim=20, max_position_embeddings=256, sliding_window=None,
+                       rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0,
+                                        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                        "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}),
+    "qwen3-next": case("Qwen3NextForCausalLM", "qwen3_next", num_hidden_layers=4, head_dim=32, hidden_size=72,
+                       num_attention_heads=6, partial_rotary_factor=0.25, linear_conv_kernel_dim=4, linear_key_head_dim=20,
+                       linear_value_head_dim=20, linear_num_key_heads=3, linear_num_value_heads=6, num_experts=7,
+                       num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=40,
+                       norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[], full_attention_interval=4,
+                       layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
+    # 27 layers, by which llama.cpp knows that queries are made by one matrix
+    "deepseek2-lite": case("DeepseekV2ForCausalLM", "deepseek_v2", hidden_size=32, intermediate_size=48, num_hidden_layers=27,
+                           num_attention_heads=2, num_key_value_heads=2, q_lora_rank=None, kv_lora_rank=24, qk_rope_head_dim=8,
+                           qk_nope_head_dim=12, v_head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2,
+                           moe_intermediate_size=12, first_k_dense_replace=1, topk_method="greedy", n_group=1, topk_group=1,
+                           norm_topk_prob=False, routed_scaling_factor=1.0, scoring_func="softmax", moe_layer_freq=1,
+                           rope_scaling={"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707,
+                                         "mscale_all_dim": 0.707, "original_max_position_embeddings": 32}),
+    "deepseek3": case("DeepseekV3ForCausalLM", "deepseek_v3", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32,
+                      qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=8, num_experts_per_tok=3,
+                      n_shared_experts=1, moe_intermediate_size=24, first_k_dense_replace=1, n_group=4, topk_group=2,
+                      norm_topk_prob=True, routed_scaling_factor=2.5, scoring_func="sigmoid",
+                      topk_method="noaux_tc", rope_interleave=True, max_position_embeddings=256,
+                      rope_scaling={"type": "yarn", "factor": 8.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
+                                    "mscale_all_dim": 1.0, "original_max_position_embeddings": 32}),
+    "glm4-moe-lite": case("Glm4MoeLiteForCausalLM", "glm4_moe_lite", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32,
+                          qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=24, n_routed_experts=8, num_experts_per_tok=3,
+                          n_shared_experts=1, moe_intermediate_size=24, n_group=1, topk_group=1, norm_topk_prob=True,
+                          mlp_layer_types=["dense", "sparse", "sparse"], first_k_dense_replace=1, routed_scaling_factor=1.8,
+                          scoring_func="sigmoid", topk_method="noaux_tc"),
+}
+
+# ---------------------------------------------------------------------------------------------------------------- weights
+
+
+def draw(name, tensor, random, tied):
+    """A tensor's values: matrices keep the size of what they multiply, norms are near one."""
+    shape = tuple(tensor.shape)
+    values = random.standard_normal(shape)
+    if name.endswith("A_log"):
+        values = np.log(random.uniform(1, 8, shape))
+    elif "norm" in name and name.endswith("weight"):
+        # a norm that adds one to its weights has zeros as transformers makes it
+        values = values * 0.2 + float(tensor.float().mean().round())
+    elif "conv1d" in name:
+        values = values * 0.5
+    elif len(shape) == 1:
+        values = values * 0.2
+    elif "embed_tokens" in name:
+        values = values * (0.1 if tied else 1)
+    else:
+        # Llama 4's experts have a row per input
+        transposed = len(shape) == 3 and "feed_forward.experts" in name
+        values = values / math.sqrt(shape[-2 if transposed else -1]) * (3 if name.startswith("lm_head") else 1.3)
+    return torch.from_numpy(values).to(torch.bfloat16)
+
+
+def make_model(name, seed):
+    from transformers import AutoConfig, AutoModelForCausalLM
+    config = AutoConfig.for_model(**CASES[name])
+    config = config.get_text_config() if "text_config" in CASES[name] else config
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config)
+    random = np.random.default_rng([seed, *name.encode()])
+    with torch.no_grad():
+        state = {key: value for key, value in model.named_parameters()}
+        state.update({k: v for k, v in model.named_buffers() if "bias" in k})
+        for key in sorted(state):
+            state[key].copy_(draw(key, state[key], random, config.tie_word_embeddings).to(state[key].dtype))
+    return model.eval(), random
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model.double()(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+
+
+def continue_greedily(model, random):
+    """(ids, continuation, smallest gap between the best two logits)"""
+    ids = [1] + [int(i) for i in random.integers(3, VOCABULARY, PROMPT - 1)]
+    gap = math.inf
+    for _ in range(GREEDY):
+        last = logits_of(model, ids)[-1]
+        best = np.argsort(last)[-2:]
+        gap = min(gap, last[best[1]] - last[best[0]])
+        ids.append(int(best[1]))
+    return ids[:PROMPT], ids[PROMPT:], float(gap)
+
+
+# -------------------------------------------------------------------------------------------------------------- llama.cpp
+
+
+def vocabulary(writer):
+    """The pieces of golden-llama: <unk> <s> </s>, 256 bytes, 13 pieces."""
+    pieces = ["▁", "e", "t", "a", "o", "i", "n", "s", "h", "r", "▁t", "he", "▁the"]
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + pieces
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * 259 + [-float(13 - i) for i in range(13)])
+    writer.add_token_types([2, 3, 3] + [6] * 256 + [1] * 13)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+
+
+def convert(llama_cpp, folder, path):
+    sys.path[:0] = [llama_cpp, os.path.join(llama_cpp, "gguf-py")]
+    conversion = importlib.import_module("conversion")
+    import gguf
+    config = conversion.ModelBase.load_hparams(Path(folder), False)
+    kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
+    kind.no_mtp = True
+    with torch.inference_mode():
+        model = kind(Path(folder), gguf.LlamaFileType.ALL_F32, Path(path))
+        for converter in (model, getattr(model, "impl", model)):
+            converter.set_vocab = types.MethodType(lambda self: vocabulary(self.gguf_writer), converter)
+        model.write()
+
+
+def llama_cpp_logits(llama_cpp, path, ids):
+    """llama.cpp's logits of every position, by the functions of its C library."""
+    os.environ.setdefault("LLAMA_CPP_LIB_PATH", os.path.join(llama_cpp, "build", "bin"))
+    sys.path.insert(0, os.path.join(llama_cpp, "..", ".."))
+    import llama_cpp as api
+    if not os.environ.get("VERBOSE"):
+        api.llama_log_set(SILENT, None)
+    settings = api.llama_model_default_params()
+    settings.n_gpu_layers = 0
+    model = api.llama_model_load_from_file(path.encode(), settings)
+    if not model:
+        raise SystemExit(f"{path}: llama.cpp does not read it")
+    context_settings = api.llama_context_default_params()
+    context_settings.n_ctx = context_settings.n_batch = context_settings.n_ubatch = 256
+    context_settings.n_threads = context_settings.n_threads_batch = 1
+    context_settings.type_k = context_settings.type_v = 0
+    context_settings.flash_attn_type = 0
+    context = api.llama_init_from_model(model, context_settings)
+    batch = api.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+    if api.llama_decode(context, batch) != 0:
+        raise SystemExit(f"{path}: llama.cpp does not decode it")
+    out = np.ctypeslib.as_array(api.llama_get_logits(context), (len(ids), VOCABULARY)).copy()
+    api.llama_free(context)
+    api.llama_model_free(model)
+    return out
+
+
+SILENT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+
+
+def distance(a, b):
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+# ------------------------------------------------------------------------------------------------------------------- main
+
+
+def make(llama_cpp, out, name):
+    folder = os.path.join(out, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    for seed in range(100):
+        model, random = make_model(name, seed)
+        ids, greedy, gap = continue_greedily(model, random)
+        if gap >= SMALLEST_GAP:
+            break
+    logits = logits_of(model, ids + greedy)
+    model.to(torch.bfloat16).save_pretrained(folder, safe_serialization=True)
+    for unwanted in glob.glob(os.path.join(folder, "generation_config.json")):
+        os.remove(unwanted)
+    # what the published files say: the case, not all that transformers adds to it
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(CASES[name], file, indent=1)
+    logits.astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    golden = {"ids": ids, "greedy": greedy, "n_vocab": VOCABULARY, "smallest_gap": round(gap, 5),
+              "logit_std": round(float(logits.std()), 4),
+              "source": {"logits": f"transformers {importlib.import_module('transformers').__version__}, float64", "relative_l2": {}}}
+    path = os.path.join(folder, "model.gguf")
+    convert(llama_cpp, folder, path)
+    golden["source"]["relative_l2"]["llama.cpp"] = float(f"{distance(llama_cpp_logits(llama_cpp, path, ids + greedy), logits):.1e}")
+    with open(os.path.join(folder, "golden.json"), "w") as file:
+        json.dump(golden, file, indent=1)
+    print(name, "std", golden["logit_std"], "gap", golden["smallest_gap"], golden["source"]["relative_l2"], flush=True)
+
+
+def main():
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    for name in sys.argv[3:] or CASES:
+        make(sys.argv[1], sys.argv[2], name)
+
+
+if __name__ == "__main__":
+    main()
