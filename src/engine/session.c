@@ -101,20 +101,43 @@ static size_t largest(size_t a, size_t b, size_t c)
     return most > c ? most : c;
 }
 
+/* The rows of all heads of latent attention that are multiplied together. */
+static size_t head_rows(const layer_sizes *most, size_t rows)
+{
+    return (size_t)most->latent_heads * (rows < LATENT_ROWS ? rows : LATENT_ROWS);
+}
+
+/* Takes the buffers of attention before its result. */
+static void take_attention(layout *l, scratch *b, const layer_sizes *most, size_t rows)
+{
+    bool latent = most->latent_heads > 0;
+    b->query = take(l, rows * most->query, sizeof *b->query);
+    b->key = take(l, rows * most->key, sizeof *b->key);
+    b->value = take(l, rows * most->key, sizeof *b->value);
+    b->query_in = take(l, rows * most->query_rank, sizeof *b->query_in);
+    b->short_query = take(l, rows * most->short_query, sizeof *b->short_query);
+    b->short_key = take(l, latent ? rows * most->key : 0, sizeof *b->short_key);
+    b->head_in = take(l, head_rows(most, rows) * most->head_in, sizeof *b->head_in);
+    b->head_out = take(l, head_rows(most, rows) * most->head_out, sizeof *b->head_out);
+    b->head_groups = take(l, most->latent_heads, sizeof *b->head_groups);
+    b->result = take(l, latent ? rows * most->result : 0, sizeof *b->result);
+    b->gated_query = take(l, rows * most->gated_query, sizeof *b->gated_query);
+}
+
 /* Lists everything that a session allocates besides its cache and returns the bytes. If block is given, sets the
  * pointers into it. */
 static size_t lay_out(hearth_session *s, size_t threads, void *block)
 {
     const hyperparameters *h = &s->engine->model->hyper;
     layer_sizes most = model_largest(s->engine->model);
-    size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query, key = most.key;
+    size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query;
     size_t pairs = expert_pairs(rows, most.used), widest_expert = d > most.latent ? d : most.latent;
     /* rows of one network each, or of one expert each, or one row of all experts that it uses */
     size_t activations = largest(rows * most.network, pairs * most.expert, most.listed);
     size_t inputs =
         largest(rows * s->widest, pairs * (most.expert > widest_expert ? most.expert : widest_expert), most.listed);
-    size_t head_rows = (size_t)most.latent_heads * (rows < LATENT_ROWS ? rows : LATENT_ROWS);
-    inputs = inputs > head_rows * most.head_in ? inputs : head_rows * most.head_in;
+    size_t of_heads = head_rows(&most, rows) * most.head_in;
+    inputs = inputs > of_heads ? inputs : of_heads;
     size_t rounded = (inputs + s->widest - 1) / s->widest;
     scratch *b = &s->scratch;
     layout l = {block, 0};
@@ -123,17 +146,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->added = take(&l, rows * d, sizeof *b->added);
     bool beside = s->engine->model->family->wiring == WIRING_PARALLEL || s->engine->model->family->dense_beside;
     b->beside = take(&l, beside ? rows * d : 0, sizeof *b->beside);
-    b->query = take(&l, rows * query, sizeof *b->query);
-    b->key = take(&l, rows * key, sizeof *b->key);
-    b->value = take(&l, rows * key, sizeof *b->value);
-    b->query_in = take(&l, rows * most.query_rank, sizeof *b->query_in);
-    b->short_query = take(&l, rows * most.short_query, sizeof *b->short_query);
-    b->short_key = take(&l, most.latent_heads > 0 ? rows * key : 0, sizeof *b->short_key);
-    b->head_in = take(&l, head_rows * most.head_in, sizeof *b->head_in);
-    b->head_out = take(&l, head_rows * most.head_out, sizeof *b->head_out);
-    b->head_groups = take(&l, most.latent_heads, sizeof *b->head_groups);
-    b->result = take(&l, most.latent_heads > 0 ? rows * most.result : 0, sizeof *b->result);
-    b->gated_query = take(&l, rows * most.gated_query, sizeof *b->gated_query);
+    take_attention(&l, b, &most, rows);
     b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
     b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);
     b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);

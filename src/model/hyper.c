@@ -2,17 +2,11 @@
  *
  * The limits are far above any known model and far below values that would overflow. A hostile file may state large
  * sizes, but then its tensors must have these shapes and lie in the file. */
-#include "hyper.h"
-
-#include "rope.h"
+#include "hyper_reader.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Largest width of q, k and v: the engine multiplies widths by batch sizes in 64 bits, and by head counts in 32
- * bits. */
-static const uint64_t width_limit = (uint64_t)1 << 24;
 
 /* Most neurons of a layer. */
 #define NEURON_LIMIT (1u << 24)
@@ -61,15 +55,6 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
     return fail(error, HEARTH_FORMAT, "%s: %s%s: is %u, expected 1 to %u", where, what, key, value, s->limit);
 }
 
-/* What all functions below need. */
-typedef struct hyper_reader {
-    const family *family;
-    const checkpoint *source;
-    hearth_model *model;
-    hyperparameters *hyper; /* the model's */
-    hearth_error *error;
-} hyper_reader;
-
 /* Returns an integer of an array over the layers, checked to be one. */
 static hearth_status read_item(const hyper_reader *r, const char *key, const key_value *e, uint32_t layer,
                                uint32_t *out)
@@ -85,10 +70,7 @@ static hearth_status read_item(const hyper_reader *r, const char *key, const key
     return HEARTH_OK;
 }
 
-/* Reads an integer under the family's key, of one layer where the file has an array over the layers; *out is unchanged
- * where the key is absent. found NULL: the key is required. */
-static hearth_status read_layer_size(const hyper_reader *r, const char *name, uint32_t layer, uint32_t *out,
-                                     bool *found)
+hearth_status hyper_layer_size(const hyper_reader *r, const char *name, uint32_t layer, uint32_t *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -100,17 +82,14 @@ static hearth_status read_layer_size(const hyper_reader *r, const char *name, ui
     return read_item(r, key, e, layer, out);
 }
 
-/* Reads an integer that is the same for all layers. */
-static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
+hearth_status hyper_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
     return checkpoint_get_u32(r->source, key, out, found, r->error);
 }
 
-/* Reads a positive finite number under the family's key; *out is unchanged where the key is absent. found NULL: the
- * key is required. */
-static hearth_status read_positive(const hyper_reader *r, const char *name, float *out, bool *found)
+hearth_status hyper_positive(const hyper_reader *r, const char *name, float *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -124,8 +103,7 @@ static hearth_status read_positive(const hyper_reader *r, const char *name, floa
     return HEARTH_OK;
 }
 
-/* Reports an error about the family's key `name`. */
-static hearth_status fail_key(const hyper_reader *r, hearth_status status, const char *name, const char *reason)
+hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char *name, const char *reason)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -144,7 +122,7 @@ static hearth_status read_setting(const hyper_reader *r, const size_setting *s, 
 {
     uint32_t *field = size_field(s, r->hyper, s->of_layer ? &r->model->layers[layer] : NULL);
     bool found = true, *optional = hyper_requires(s, r->family, false) ? NULL : &found;
-    TRY(s->of_layer ? read_layer_size(r, s->key, layer, field, optional) : read_size(r, s->key, field, optional));
+    TRY(s->of_layer ? hyper_layer_size(r, s->key, layer, field, optional) : hyper_size(r, s->key, field, optional));
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
     if (s->of_layer && *field == 0 && r->family->mixers == MIXERS_BLOCKS)
@@ -159,9 +137,9 @@ static hearth_status read_sizes(const hyper_reader *r)
         if (!size_settings[i].of_layer)
             TRY(read_setting(r, &size_settings[i], 0));
     bool found;
-    TRY(read_size(r, "nextn_predict_layers", &r->hyper->draft_layers, &found));
+    TRY(hyper_size(r, "nextn_predict_layers", &r->hyper->draft_layers, &found));
     if (r->hyper->draft_layers >= r->hyper->layer_count)
-        return fail_key(r, HEARTH_FORMAT, "nextn_predict_layers", "is not below block_count");
+        return hyper_fail(r, HEARTH_FORMAT, "nextn_predict_layers", "is not below block_count");
     r->hyper->layer_count -= r->hyper->draft_layers;
     size_t layers = r->hyper->layer_count;
     r->model->layers = arena_new_array(&r->model->memory, layers, sizeof *r->model->layers);
@@ -173,8 +151,7 @@ static hearth_status read_sizes(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Reads a key with a boolean of each layer; *found is false where the file has no such array. */
-static hearth_status read_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found)
+hearth_status hyper_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -183,7 +160,7 @@ static hearth_status read_layer_bool(const hyper_reader *r, const char *name, ui
     if (!*found)
         return HEARTH_OK;
     if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
-        return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
+        return hyper_fail(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
     *out = ((const uint8_t *)e->as.items)[layer] != 0;
     return HEARTH_OK;
 }
@@ -194,11 +171,11 @@ static hearth_status find_listed_mixer(const hyper_reader *r, uint32_t layer)
     model_layer *l = &r->model->layers[layer];
     layer_pattern full = {.period = 4}; /* where no key says it, as in llama.cpp */
     bool recurrent = false, found;
-    TRY(read_layer_bool(r, "attention.recurrent_layers", layer, &recurrent, &found));
+    TRY(hyper_layer_bool(r, "attention.recurrent_layers", layer, &recurrent, &found));
     if (!found) {
-        TRY(read_size(r, "full_attention_interval", &full.period, &found));
+        TRY(hyper_size(r, "full_attention_interval", &full.period, &found));
         if (full.period == 0)
-            return fail_key(r, HEARTH_FORMAT, "full_attention_interval", "is 0");
+            return hyper_fail(r, HEARTH_FORMAT, "full_attention_interval", "is 0");
         recurrent = !in_pattern(full, layer);
     }
     l->mixer = recurrent ? MIXER_RECURRENT : MIXER_ATTENTION;
@@ -217,8 +194,8 @@ static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
         return find_listed_mixer(r, layer);
     bool attends = l->attention.kv_head_count > 0;
     if (attends && l->ffn.neuron_count > 0)
-        return fail_key(r, HEARTH_FORMAT, "feed_forward_length",
-                        "gives neurons to a layer that has heads of keys, too");
+        return hyper_fail(r, HEARTH_FORMAT, "feed_forward_length",
+                          "gives neurons to a layer that has heads of keys, too");
     l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
     if (!attends)
         l->attention = (attention_shape){0};
@@ -242,116 +219,19 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
     uint32_t width = 0;
     uint32_t *const fields[] = {&to->head_count, &width, &to->key_count, &to->key_length, &to->window};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        TRY(read_size(r, recurrent_keys[i].key, fields[i], NULL));
+        TRY(hyper_size(r, recurrent_keys[i].key, fields[i], NULL));
         if (*fields[i] == 0 || *fields[i] > recurrent_keys[i].limit)
-            return fail_key(r, HEARTH_FORMAT, recurrent_keys[i].key, "is 0 or too large");
+            return hyper_fail(r, HEARTH_FORMAT, recurrent_keys[i].key, "is 0 or too large");
     }
     if (width % to->head_count != 0)
-        return fail_key(r, HEARTH_FORMAT, "ssm.inner_size", "is not a multiple of ssm.time_step_rank");
+        return hyper_fail(r, HEARTH_FORMAT, "ssm.inner_size", "is not a multiple of ssm.time_step_rank");
     if (to->head_count % to->key_count != 0)
-        return fail_key(r, HEARTH_FORMAT, "ssm.group_count", "does not divide ssm.time_step_rank");
+        return hyper_fail(r, HEARTH_FORMAT, "ssm.group_count", "does not divide ssm.time_step_rank");
     to->rule = r->family->recurrence;
     to->neighbours = to->rule == RECURRENCE_MAMBA2 || r->family->neighbours_share;
     to->value_length = width / to->head_count;
-    if ((uint64_t)width * to->key_length > STATE_LIMIT || recurrent_channels(to) > width_limit)
-        return fail_key(r, HEARTH_FORMAT, "ssm.state_size", "makes too large a state");
-    return HEARTH_OK;
-}
-
-/* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
- * has none, else by the family's. */
-static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
-{
-    static const char name[] = "attention.sliding_window_pattern";
-    layer_pattern without = r->family->without_window;
-    bool found;
-    TRY(read_layer_bool(r, name, layer, out, &found));
-    if (found)
-        return HEARTH_OK;
-    TRY(read_size(r, name, &without.period, &found));
-    *out = !in_pattern(without, layer);
-    return HEARTH_OK;
-}
-
-/* Layers with a window may have heads of another length. */
-static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, uint32_t *value_length)
-{
-    attention_shape *a = &r->model->layers[layer].attention;
-    uint32_t length = a->head_length, values = *value_length;
-    bool found, has_values, windowed;
-    TRY(has_window(r, layer, &windowed));
-    TRY(read_size(r, "attention.key_length_swa", &length, &found));
-    TRY(read_size(r, "attention.value_length_swa", &values, &has_values));
-    if (!windowed || (!found && !has_values))
-        return HEARTH_OK;
-    if (length == 0 || length > HEAD_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "attention.key_length_swa", "is 0 or too large");
-    a->head_length = length;
-    *value_length = has_values ? values : length;
-    return HEARTH_OK;
-}
-
-/* Reads the sizes of latent attention. Files that were made before llama.cpp split the matrix of keys and values have neither
- * of the keys that end in _mla. */
-static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a)
-{
-    static const char length_key[] = "attention.key_length_mla", value_key[] = "attention.value_length_mla";
-    uint32_t length = 0, rotated = 0;
-    bool found, has_values;
-    TRY(read_size(r, "attention.kv_lora_rank", &a->compressed, NULL));
-    TRY(read_size(r, "attention.q_lora_rank", &a->query_rank, &found));
-    TRY(read_size(r, length_key, &length, &found));
-    TRY(read_size(r, value_key, &a->value_length, &has_values));
-    TRY(read_size(r, "rope.dimension_count", &rotated, NULL));
-    if (!found || !has_values)
-        return fail_key(r, HEARTH_UNSUPPORTED, length_key,
-                        "is missing: the file was made by a converter from before April 2025, and must be made again");
-    if (a->compressed == 0 || a->compressed > HEAD_LIMIT || a->query_rank > HEAD_LIMIT || a->value_length == 0 ||
-        a->value_length > HEAD_LIMIT || length > HEAD_LIMIT)
-        return fail_key(
-            r, HEARTH_FORMAT, "attention.kv_lora_rank",
-            "or attention.q_lora_rank, attention.key_length_mla or attention.value_length_mla is 0 or too large");
-    if (rotated == 0 || rotated % 2 != 0 || rotated >= length)
-        return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
-                        "is not an even number of values of a query, fewer than attention.key_length_mla");
-    if (a->kv_head_count != 1)
-        return fail_key(r, HEARTH_FORMAT, "attention.head_count_kv", "is not 1, as latent attention has it");
-    a->unrotated = length - rotated;
-    a->head_length = rotated + a->compressed;
-    if ((uint64_t)a->head_count * a->head_length > width_limit || (uint64_t)a->head_count * length > width_limit ||
-        (uint64_t)a->head_count * a->value_length > width_limit)
-        return fail_key(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
-    return HEARTH_OK;
-}
-
-/* Derives the head sizes that the file left out, and checks that all fit together. */
-static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
-{
-    attention_shape *a = &r->model->layers[layer].attention;
-    if (a->head_count == 0)
-        return fail_key(r, HEARTH_FORMAT, "attention.head_count", "is 0 in a layer with heads of keys");
-    if (a->kv_head_count == 0)
-        a->kv_head_count = a->head_count;
-    if (a->head_count % a->kv_head_count != 0)
-        return fail_key(r, HEARTH_FORMAT, "attention.head_count_kv", "does not divide attention.head_count");
-    if (a->head_length == 0) {
-        if (r->hyper->embedding_length % a->head_count != 0)
-            return fail_key(r, HEARTH_FORMAT, "attention.head_count", "does not divide embedding_length");
-        a->head_length = r->hyper->embedding_length / a->head_count;
-    }
-    if (r->family->latent_attention)
-        return read_latent_heads(r, a);
-    uint32_t value_length = a->head_length;
-    bool found;
-    TRY(read_layer_size(r, "attention.value_length", layer, &value_length, &found));
-    TRY(read_window_heads(r, layer, &value_length));
-    if (a->head_length % 2 != 0 && !r->family->unrotated)
-        return fail_key(r, HEARTH_FORMAT, "attention.key_length", "is odd: values are rotated in pairs");
-    if ((uint64_t)a->head_count * a->head_length > width_limit)
-        return fail_key(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
-    if (value_length != a->head_length)
-        return fail_key(r, HEARTH_UNSUPPORTED, "attention.value_length",
-                        "differs from attention.key_length, which is not supported");
+    if ((uint64_t)width * to->key_length > STATE_LIMIT || recurrent_channels(to) > HYPER_WIDTH_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, "ssm.state_size", "makes too large a state");
     return HEARTH_OK;
 }
 
@@ -375,8 +255,7 @@ static hearth_status derive_vocabulary(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Reads a soft cap; 0: there is none. known: where there is no key. */
-static hearth_status read_cap(const hyper_reader *r, const char *name, float known, float *out)
+hearth_status hyper_cap(const hyper_reader *r, const char *name, float known, float *out)
 {
     char key[KEY_SIZE];
     bool found;
@@ -389,37 +268,6 @@ static hearth_status read_cap(const hyper_reader *r, const char *name, float kno
     return HEARTH_OK;
 }
 
-/* Sets the scale of latent attention: by the length of a query before key_up; yarn makes scores larger. */
-static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a)
-{
-    double growth;
-    TRY(rope_yarn_growth(r->family, r->source, &growth, r->error));
-    a->scale = (float)(growth * growth / sqrt((double)short_query(a)));
-    return HEARTH_OK;
-}
-
-/* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
-static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
-{
-    const hyperparameters *h = r->hyper;
-    attention_shape *a = &r->model->layers[layer].attention;
-    bool found, windowed = true;
-    a->window = r->family->file_window;
-    TRY(read_layer_size(r, "attention.sliding_window", layer, &a->window, &found));
-    TRY(has_window(r, layer, &windowed));
-    a->window = windowed ? a->window : 0;
-    bool by_width = r->family->scale_by_width == h->layer_count;
-    a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
-    a->scale = r->family->unit_scale ? 1 : a->scale;
-    if (a->compressed > 0)
-        TRY(read_latent_scale(r, a));
-    TRY(read_positive(r, "attention.scale", &a->scale, &found));
-    a->norm_whole = r->family->norm_whole;
-    a->norm_values = r->family->norm_values;
-    a->gated = r->family->gated_attention;
-    return read_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
-}
-
 /* Reads which row of the table of positions is that of position 0. PowerInfer's files hold the whole table, and
  * context_length is the number of its rows. */
 static hearth_status read_positions(const hyper_reader *r)
@@ -429,7 +277,7 @@ static hearth_status read_positions(const hyper_reader *r)
     h->position_offset = r->source->powerinfer ? r->family->dropped_positions : 0;
     TRY(checkpoint_get_u32(r->source, "hearth.pack.position_offset", &h->position_offset, &found, r->error));
     if (h->position_offset >= h->context_length)
-        return fail_key(r, HEARTH_FORMAT, "context_length", "leaves no position after those that are not used");
+        return hyper_fail(r, HEARTH_FORMAT, "context_length", "leaves no position after those that are not used");
     h->context_length -= h->position_offset;
     return HEARTH_OK;
 }
@@ -449,56 +297,6 @@ static hearth_status read_epsilon(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Reads how many pairs of a head are rotated, of layers with a window or of the others: all that rotate of either kind have
- * heads of one length. known: of the others, where there is no key; 0: all. Sets *out where there are such layers. */
-static hearth_status read_pairs(const hyper_reader *r, const char *key, bool windowed, uint32_t known, uint32_t *out)
-{
-    static const char reason[] = "is not an even number from 2 to the length of a head";
-    uint32_t values = 2 * known;
-    bool found, any = false;
-    TRY(read_size(r, key, &values, &found));
-    if (found && (values == 0 || values % 2 != 0))
-        return fail_key(r, HEARTH_FORMAT, key, reason);
-    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
-        const attention_shape *a = &r->model->layers[i].attention;
-        if (r->model->layers[i].mixer != MIXER_ATTENTION || (a->window > 0) != windowed)
-            continue;
-        values = found || any || known > 0 ? values : a->head_length;
-        any = true;
-        if (values > a->head_length)
-            return fail_key(r, HEARTH_FORMAT, key, reason);
-    }
-    if (any || known == 0)
-        *out = values / 2;
-    return HEARTH_OK;
-}
-
-/* Reads how many pairs of a head are rotated. The key of layers with a window is missing where it is that of all. */
-static hearth_status read_rotation(const hyper_reader *r)
-{
-    hyperparameters *h = r->hyper;
-    if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
-        return HEARTH_OK;
-    TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
-    if (h->rope_pairs == 0) /* no layer sees everything */
-        h->rope_pairs = model_first_attention(r->model)->head_length / 2;
-    if (model_first_attention(r->model)->compressed > 0)
-        return HEARTH_OK;
-    return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
-}
-
-/* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
-static hearth_status read_growth(const hyper_reader *r)
-{
-    hyperparameters *h = r->hyper;
-    bool found;
-    TRY(read_positive(r, "attention.temperature_scale", &h->score_growth, &found));
-    h->score_growth_from = h->context_length;
-    TRY(read_size(r, "rope.scaling.original_context_length", &h->score_growth_from, &found));
-    return h->score_growth_from > 0 ? HEARTH_OK
-                                    : fail_key(r, HEARTH_FORMAT, "rope.scaling.original_context_length", "is 0");
-}
-
 /* Reads the factors on embeddings, blocks and logits. */
 static hearth_status read_scales(const hyper_reader *r)
 {
@@ -507,11 +305,11 @@ static hearth_status read_scales(const hyper_reader *r)
     float logit_scale = r->family->logit_factor > 0 ? r->family->logit_factor : 1;
     h->embedding_scale = r->family->embedding_by_width ? sqrtf((float)h->embedding_length) : 1;
     h->residual_scale = 1;
-    TRY(read_positive(r, "embedding_scale", &h->embedding_scale, optional));
-    TRY(read_positive(r, "residual_scale", &h->residual_scale, optional));
-    TRY(read_positive(r, "logit_scale", &logit_scale, optional));
+    TRY(hyper_positive(r, "embedding_scale", &h->embedding_scale, optional));
+    TRY(hyper_positive(r, "residual_scale", &h->residual_scale, optional));
+    TRY(hyper_positive(r, "logit_scale", &logit_scale, optional));
     h->logit_scale = r->family->logit_factor > 0 ? logit_scale : 1 / logit_scale;
-    return read_cap(r, "final_logit_softcapping", r->family->logit_cap, &h->logit_softcap);
+    return hyper_cap(r, "final_logit_softcapping", r->family->logit_cap, &h->logit_softcap);
 }
 
 /* Reads the FFN activation. llama.cpp derives it from the architecture; files of ReLU models name it; PowerInfer's
@@ -540,7 +338,7 @@ static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const 
     f->threshold = r->family->default_threshold;
     TRY(checkpoint_get_f32(r->source, key, &f->threshold, f->threshold > 0 ? &found : NULL, r->error));
     if (!isfinite(f->threshold) || f->threshold < 0)
-        return fail_key(r, HEARTH_FORMAT, "hidden_activation_param", "is not a threshold of 0 or more");
+        return hyper_fail(r, HEARTH_FORMAT, "hidden_activation_param", "is not a threshold of 0 or more");
     return HEARTH_OK;
 }
 
@@ -569,32 +367,32 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
                           .early = r->family->router_early,
                           .input_scale = 1,
                           .scale = 1};
-    TRY(read_size(r, "expert_count", &out->expert_count, &found));
+    TRY(hyper_size(r, "expert_count", &out->expert_count, &found));
     if (out->expert_count == 0)
         return HEARTH_OK;
-    TRY(read_size(r, "expert_used_count", &out->used, NULL));
-    TRY(read_size(r, "expert_group_count", &out->group_count, &found));
-    TRY(read_size(r, "expert_group_used_count", &out->group_used, &found));
-    TRY(read_positive(r, "expert_weights_scale", &out->scale, &found));
+    TRY(hyper_size(r, "expert_used_count", &out->used, NULL));
+    TRY(hyper_size(r, "expert_group_count", &out->group_count, &found));
+    TRY(hyper_size(r, "expert_group_used_count", &out->group_used, &found));
+    TRY(hyper_positive(r, "expert_weights_scale", &out->scale, &found));
     hyper_key(key, r->family, "expert_weights_norm");
     TRY(checkpoint_get_bool(r->source, key, &out->shares, &found, r->error));
-    TRY(read_size(r, "expert_gating_func", &function, &found));
+    TRY(hyper_size(r, "expert_gating_func", &function, &found));
     if (function > GATING_FUNC_SOFTMAX_OF_CHOSEN)
-        return fail_key(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
     if (function > 0)
         out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
     if (out->group_count > 1 && out->scoring == ROUTER_SOFTMAX && r->family->latent_attention)
-        return fail_key(r, HEARTH_UNSUPPORTED, "expert_group_count",
-                        "groups chosen by their best expert are not supported");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_group_count",
+                          "groups chosen by their best expert are not supported");
     if (out->expert_count > EXPERT_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "expert_count", "is too large");
+        return hyper_fail(r, HEARTH_FORMAT, "expert_count", "is too large");
     if (out->used == 0 || out->used > out->expert_count)
-        return fail_key(r, HEARTH_FORMAT, "expert_used_count", "is not a number from 1 to expert_count");
+        return hyper_fail(r, HEARTH_FORMAT, "expert_used_count", "is not a number from 1 to expert_count");
     if (out->group_count > 1 &&
         (out->expert_count % out->group_count != 0 || out->group_used == 0 || out->group_used > out->group_count ||
          out->used > out->expert_count / out->group_count * out->group_used))
-        return fail_key(r, HEARTH_FORMAT, "expert_group_count",
-                        "does not fit expert_count and the numbers that are used");
+        return hyper_fail(r, HEARTH_FORMAT, "expert_group_count",
+                          "does not fit expert_count and the numbers that are used");
     return HEARTH_OK;
 }
 
@@ -613,20 +411,20 @@ static hearth_status read_experts(const hyper_reader *r)
     TRY(read_router(r, &router));
     if (router.expert_count == 0)
         return HEARTH_OK;
-    TRY(read_size(r, "leading_dense_block_count", &dense, &found));
-    TRY(read_size(r, "expert_shared_count", &shared, &found));
-    TRY(read_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
-    TRY(read_size(r, "moe_latent_size", &latent, &found));
+    TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
+    TRY(hyper_size(r, "expert_shared_count", &shared, &found));
+    TRY(hyper_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
+    TRY(hyper_size(r, "moe_latent_size", &latent, &found));
     if (latent > LATENT_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "moe_latent_size", "is too large");
+        return hyper_fail(r, HEARTH_FORMAT, "moe_latent_size", "is too large");
     if (latent > 0 && !family_has_latent_experts(r->family))
-        return fail_key(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
     for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
         if (!is_network(r, f))
             continue;
         f->latent = latent;
-        TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
+        TRY(hyper_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
         f->router = router;
         uint64_t routed = (uint64_t)router.expert_count * f->expert_neurons;
         uint64_t unrouted = shared_neurons ? shared_neurons : (uint64_t)shared * f->expert_neurons;
@@ -635,41 +433,18 @@ static hearth_status read_experts(const hyper_reader *r)
             f->router.input_scale = (float)(1 / sqrt((double)r->hyper->embedding_length));
         }
         if (routed == 0 || routed > NEURON_LIMIT)
-            return fail_key(r, HEARTH_FORMAT, "expert_feed_forward_length", "times expert_count is not from 1 to 2^24");
+            return hyper_fail(r, HEARTH_FORMAT, "expert_feed_forward_length",
+                              "times expert_count is not from 1 to 2^24");
         if (unrouted > 0 && !family_has_shared_expert(r->family))
-            return fail_key(r, HEARTH_UNSUPPORTED, shared ? "expert_shared_count" : "expert_shared_feed_forward_length",
-                            "no layer of this architecture has a shared expert");
+            return hyper_fail(r, HEARTH_UNSUPPORTED,
+                              shared ? "expert_shared_count" : "expert_shared_feed_forward_length",
+                              "no layer of this architecture has a shared expert");
         if (unrouted > NEURON_LIMIT - routed)
-            return fail_key(r, HEARTH_FORMAT,
-                            shared_neurons ? "expert_shared_feed_forward_length" : "expert_shared_count",
-                            "makes more than 2^24 neurons");
+            return hyper_fail(r, HEARTH_FORMAT,
+                              shared_neurons ? "expert_shared_feed_forward_length" : "expert_shared_count",
+                              "makes more than 2^24 neurons");
         f->shared_neurons = (uint32_t)unrouted;
         f->neuron_count = (uint32_t)(routed + unrouted);
-    }
-    return HEARTH_OK;
-}
-
-/* Finds whose keys and values the last layers read: those of the last layer of their kind, with a window or without, that
- * has its own. */
-static hearth_status read_shared_keys(const hyper_reader *r)
-{
-    static const char name[] = "attention.shared_kv_layers";
-    uint32_t layers = r->hyper->layer_count, shared = 0;
-    bool found;
-    TRY(read_size(r, name, &shared, &found));
-    if (shared >= layers)
-        return fail_key(r, HEARTH_FORMAT, name, "is not below the number of layers");
-    for (uint32_t i = layers - shared; i < layers; i++) {
-        attention_shape *a = &r->model->layers[i].attention;
-        uint32_t from = layers - shared;
-        while (from > 0 && (r->model->layers[from - 1].attention.window > 0) != (a->window > 0))
-            from--;
-        if (from == 0)
-            return fail_key(r, HEARTH_FORMAT, name, "leaves a layer no keys of its kind");
-        const attention_shape *owner = &r->model->layers[from - 1].attention;
-        if (owner->kv_head_count != a->kv_head_count || owner->head_length != a->head_length)
-            return fail_key(r, HEARTH_FORMAT, name, "lets a layer read keys of another shape");
-        a->keys_back = i - (from - 1);
     }
     return HEARTH_OK;
 }
@@ -679,9 +454,9 @@ static hearth_status read_per_layer(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
     bool found;
-    TRY(read_size(r, "embedding_length_per_layer_input", &h->per_layer_length, &found));
+    TRY(hyper_size(r, "embedding_length_per_layer_input", &h->per_layer_length, &found));
     if ((uint64_t)h->per_layer_length * h->layer_count > PER_LAYER_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "embedding_length_per_layer_input", "is too large");
+        return hyper_fail(r, HEARTH_FORMAT, "embedding_length_per_layer_input", "is too large");
     const stored_tensor *t = checkpoint_find_tensor(r->source, PER_LAYER_TOKENS);
     h->per_layer_vocabulary = h->vocabulary_size;
     if (h->per_layer_length > 0 && t && t->rank == 2 && t->shape[1] > 0 && t->shape[1] < h->vocabulary_size)
@@ -697,12 +472,12 @@ static hearth_status read_streams(const hyper_reader *r)
     h->stream_count = 1;
     if (r->family->wiring != WIRING_STREAMS)
         return HEARTH_OK;
-    TRY(read_size(r, "altup.num_inputs", &h->stream_count, NULL));
-    TRY(read_size(r, "altup.active_idx", &h->active_stream, &found));
+    TRY(hyper_size(r, "altup.num_inputs", &h->stream_count, NULL));
+    TRY(hyper_size(r, "altup.active_idx", &h->active_stream, &found));
     if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "altup.num_inputs", "is not a number from 2 to 8");
+        return hyper_fail(r, HEARTH_FORMAT, "altup.num_inputs", "is not a number from 2 to 8");
     if (h->active_stream >= h->stream_count)
-        return fail_key(r, HEARTH_FORMAT, "altup.active_idx", "is not below altup.num_inputs");
+        return hyper_fail(r, HEARTH_FORMAT, "altup.active_idx", "is not below altup.num_inputs");
     const stored_tensor *t = checkpoint_find_tensor(r->source, FIRST_LAUREL); /* no key has the rank */
     h->laurel_rank = t && t->shape[1] < h->embedding_length ? (uint32_t)t->shape[1] : h->embedding_length;
     return HEARTH_OK;
@@ -717,15 +492,15 @@ static hearth_status read_cuts(const hyper_reader *r)
     if (!e)
         return HEARTH_OK;
     if (e->type != VALUE_ARRAY || e->item_type != VALUE_F32 || e->count != r->hyper->layer_count)
-        return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS, "is not an array of one number per layer");
+        return hyper_fail(r, HEARTH_FORMAT, ACTIVATION_CUTS, "is not an array of one number per layer");
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
         float cut = ((const float *)e->as.items)[i];
         if (isinf(cut) && cut < 0)
             continue;
         if (!isfinite(cut) || f->router.expert_count > 0)
-            return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS,
-                            "has a number that is not finite, or one of a layer with experts");
+            return hyper_fail(r, HEARTH_FORMAT, ACTIVATION_CUTS,
+                              "has a number that is not finite, or one of a layer with experts");
         f->cuts = true;
         f->cut = cut;
     }
@@ -742,10 +517,10 @@ static hearth_status check_networks(const hyper_reader *r)
         all &= f->router.expert_count > 0 || !is_network(r, f);
     }
     if (some && !family_has_network(r->family, true))
-        return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
     if (!all && !family_has_network(r->family, false))
-        return fail_key(r, HEARTH_UNSUPPORTED, some ? "leading_dense_block_count" : "expert_count",
-                        "every layer of this architecture has experts");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, some ? "leading_dense_block_count" : "expert_count",
+                          "every layer of this architecture has experts");
     return HEARTH_OK;
 }
 
@@ -757,7 +532,7 @@ static hearth_status refuse_unknown(const hyper_reader *r)
     hyper_key(key, r->family, "attention.causal");
     TRY(checkpoint_get_bool(r->source, key, &causal, &found, r->error));
     if (!causal)
-        return fail_key(r, HEARTH_UNSUPPORTED, "attention.causal", "models that see the future are not supported");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.causal", "models that see the future are not supported");
     return HEARTH_OK;
 }
 
@@ -776,8 +551,8 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         if (l->mixer == MIXER_RECURRENT)
             TRY(read_recurrent(&r, i));
         if (l->mixer == MIXER_ATTENTION) {
-            TRY(derive_heads(&r, i));
-            TRY(read_attention(&r, i));
+            TRY(hyper_read_heads(&r, i));
+            TRY(hyper_read_attention(&r, i));
         }
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         l->ffn = ffn;
@@ -786,12 +561,12 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     TRY(read_experts(&r));
     TRY(check_networks(&r));
     TRY(read_cuts(&r));
-    TRY(read_shared_keys(&r));
+    TRY(hyper_read_shared_keys(&r));
     TRY(read_per_layer(&r));
     TRY(read_streams(&r));
-    TRY(read_rotation(&r));
+    TRY(hyper_read_rotation(&r));
     TRY(read_scales(&r));
-    TRY(read_growth(&r));
+    TRY(hyper_read_growth(&r));
     model->hyper.norm = f->norm;
     TRY(read_positions(&r));
     TRY(read_epsilon(&r));

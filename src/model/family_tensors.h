@@ -1,0 +1,532 @@
+/* family_tensors.h - the tensors of each family, for the table of families in family.c alone. */
+#ifndef MODEL_FAMILY_TENSORS_H
+#define MODEL_FAMILY_TENSORS_H
+
+#include "model.h"
+
+// clang-format off
+
+#define MODEL(field) offsetof(struct hearth_model, field)
+#define LAYER(field) offsetof(model_layer, field)
+#define NO_FIELD 0
+
+#define D   DIMENSION_EMBEDDING
+#define F   DIMENSION_NEURONS
+#define Q   DIMENSION_QUERY
+#define K   DIMENSION_KEY
+#define QKV DIMENSION_QKV
+
+#define VECTOR(name, folder, field, n, flags)             MATRIX(name, folder, field, DIMENSION_NONE, n, flags)
+#define MATRIX(name, folder, field, rows, columns, flags) NEEDING(0, name, folder, field, rows, columns, flags)
+#define NEEDING(needs, name, folder, field, rows, columns, flags)                                            \
+    {name, folder, field, rows, columns, DIMENSION_NONE, flags, needs, DIMENSION_NONE}
+/* Rows of neighbouring pairs, which a folder stores as halves. */
+#define ROTARY(name, folder, field, rows, heads)          {name, folder, field, rows, D, heads, 0, 0, DIMENSION_NONE}
+/* A norm with weight and bias. */
+#define NORM_PAIR(owner, name, folder, field, n, flags)                                                      \
+    VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags)),                 \
+    VECTOR(name ".bias",   folder ".bias",   owner(field.bias),   n, (flags) & ~(unsigned)TENSOR_LESS_ONE)
+#define NORM_ALONE(owner, name, folder, field, n, flags)                                                  \
+    VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags))
+
+#define BLK    "blk.%u."
+#define LAYERS "model.layers.%u."
+
+/* The vocabulary: embedding and head. */
+#define TOKENS(embedding_name, head_name)                                                                              \
+    MATRIX("token_embd.weight", embedding_name, MODEL(embedding), DIMENSION_VOCABULARY, D, TENSOR_EMBEDDING),     \
+    MATRIX("output.weight",     head_name, MODEL(head),      DIMENSION_VOCABULARY, D, TENSOR_HEAD | TENSOR_OPTIONAL)
+/* llama3's scaling: the divisor of each rotary frequency. */
+#define ROPE_FACTORS                                                                                         \
+    VECTOR("rope_freqs.weight", NULL, MODEL(rope_factors), DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL)
+
+/* Attention by four matrices; pairs are neighbours in GGUF and halves in folders. */
+#define ATTENTION_NEIGHBOURS                                                                                 \
+    ROTARY(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, DIMENSION_HEADS),        \
+    ROTARY(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, DIMENSION_KV_HEADS),     \
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, 0)
+/* The same, in the same order in both. */
+#define ATTENTION_AT(prefix, output)                                                                         \
+    MATRIX(BLK "attn_q.weight",      prefix "self_attn.q_proj.weight", LAYER(q), Q, D, 0),                   \
+    MATRIX(BLK "attn_k.weight",      prefix "self_attn.k_proj.weight", LAYER(k), K, D, 0),                   \
+    MATRIX(BLK "attn_v.weight",      prefix "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
+    MATRIX(BLK "attn_output.weight", prefix "self_attn." output ".weight", LAYER(attention_output), D, Q, 0)
+#define ATTENTION_SAME ATTENTION_AT(LAYERS, "o_proj")
+#define QKV_BIASES_AT(prefix, flags)                                                                         \
+    VECTOR(BLK "attn_q.bias",        prefix "self_attn.q_proj.bias", LAYER(q_bias), Q, flags),               \
+    VECTOR(BLK "attn_k.bias",        prefix "self_attn.k_proj.bias", LAYER(k_bias), K, flags),               \
+    VECTOR(BLK "attn_v.bias",        prefix "self_attn.v_proj.bias", LAYER(v_bias), K, flags)
+#define QKV_BIASES(prefix)  QKV_BIASES_AT(prefix, 0)
+#define QKV_OPTIONAL_BIASES QKV_BIASES_AT(LAYERS, TENSOR_OPTIONAL)
+#define OUTPUT_BIAS(folder)                                                                                  \
+    VECTOR(BLK "attn_output.bias",   folder, LAYER(attention_output_bias), D, 0)
+#define QK_NORMS(q, k, flags)                                                                                \
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.q_norm", query_norm, q, flags),                \
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.k_norm", key_norm,   k, flags)
+/* Unscaled rotary frequencies, which early converters and transformers stored. */
+#define OLD_FREQUENCIES                                                                                      \
+    VECTOR(BLK "attn_rot_embd.weight", LAYERS "self_attn.rotary_emb.inv_freq", NO_FIELD, DIMENSION_ROPE_PAIRS, \
+           TENSOR_IGNORED | TENSOR_OPTIONAL)
+
+/* Down in both layouts, the order of neurons, and PowerInfer's predictors. PowerInfer's name for the bias of down has
+ * the _t too, but it is the same vector. */
+#define DOWN(folder, flags)                                                                                  \
+    MATRIX(BLK "ffn_down.weight",   folder, LAYER(down),      D, F, TENSOR_STOCK | TENSOR_OF_DENSE | (flags)), \
+    MATRIX(BLK "ffn_down_t.weight", NULL,   LAYER(down_t),    F, D, TENSOR_NEURON_MAJOR | TENSOR_OF_DENSE),  \
+    VECTOR(BLK "ffn_order",         NULL,   LAYER(order),        F, TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |  \
+                                                                    TENSOR_OPTIONAL | TENSOR_OF_DENSE),      \
+    MATRIX(BLK "fc1.weight",        NULL,   LAYER(fc1), DIMENSION_RANK, D, TENSOR_PREDICTOR | TENSOR_OF_DENSE), \
+    MATRIX(BLK "fc2.weight",        NULL,   LAYER(fc2), F, DIMENSION_RANK, TENSOR_PREDICTOR | TENSOR_OF_DENSE)
+#define DOWN_BIAS(folder, flags)                                                                             \
+    VECTOR(BLK "ffn_down.bias",     folder, LAYER(down_bias), D, TENSOR_OF_DENSE | (flags)),                  \
+    VECTOR(BLK "ffn_down_t.bias",   NULL,   LAYER(down_bias), D, TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL | TENSOR_OF_DENSE)
+#define GATED_FFN                                                                                            \
+    MATRIX(BLK "ffn_gate.weight",   LAYERS "mlp.gate_proj.weight", LAYER(gate), F, D, TENSOR_OF_DENSE),      \
+    MATRIX(BLK "ffn_up.weight",     LAYERS "mlp.up_proj.weight",   LAYER(up),   F, D, TENSOR_OF_DENSE),      \
+    DOWN(LAYERS "mlp.down_proj.weight", 0)
+#define GATED_BIASES                                                                                         \
+    VECTOR(BLK "ffn_gate.bias",     LAYERS "mlp.gate_proj.bias", LAYER(gate_bias), F, TENSOR_OF_DENSE | TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    VECTOR(BLK "ffn_up.bias",       LAYERS "mlp.up_proj.bias",   LAYER(up_bias),   F, TENSOR_OF_DENSE | TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    DOWN_BIAS(LAYERS "mlp.down_proj.bias", TENSOR_MLP_BIAS | TENSOR_OPTIONAL)
+#define PLAIN_FFN(up_name, down_name, flags)                                                                           \
+    MATRIX(BLK "ffn_up.weight",     up_name ".weight", LAYER(up), F, D, flags),                                   \
+    DOWN(down_name ".weight", flags)
+#define PLAIN_BIASES(up_name, down_name)                                                                               \
+    VECTOR(BLK "ffn_up.bias",       up_name ".bias", LAYER(up_bias), F, 0),                                       \
+    DOWN_BIAS(down_name ".bias", TENSOR_STOCK)
+
+/* A router and its experts. N: neurons of one expert. */
+#define N DIMENSION_EXPERT_NEURONS
+#define OF_EXPERTS (TENSOR_OF_EXPERTS | TENSOR_EXPERTS)
+#define ROUTER(folder)                                                                                       \
+    MATRIX(BLK "ffn_gate_inp.weight",    folder,    LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS)
+/* What is added to scores for choosing alone. */
+#define CORRECTION(folder, flags)                                                                            \
+    VECTOR(BLK "exp_probs_b.bias",       folder,    LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS | (flags))
+#define EXPERTS(gate_name, up_name, down_name, flags)                                                        \
+    MATRIX(BLK "ffn_gate_exps.weight",   gate_name, LAYER(gate),   N, D, OF_EXPERTS | (flags)),              \
+    MATRIX(BLK "ffn_up_exps.weight",     up_name,   LAYER(up),     N, D, OF_EXPERTS | (flags)),              \
+    MATRIX(BLK "ffn_down_exps.weight",   down_name, LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK | (flags)), \
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,      LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR)
+#define EXPERT LAYERS "mlp.experts.%u."
+/* As transformers 5 names them: stacked, gate and up in one. */
+#define STACKED_EXPERTS                                                                                      \
+    MATRIX(BLK "ffn_gate_exps.weight", LAYERS "mlp.experts.gate_up_proj", LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS | TENSOR_FIRST_HALF), \
+    MATRIX(BLK "ffn_up_exps.weight",   LAYERS "mlp.experts.gate_up_proj", LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS | TENSOR_SECOND_HALF), \
+    MATRIX(BLK "ffn_down_exps.weight", LAYERS "mlp.experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_ALIAS)
+#define MLP_EXPERTS                                                                                          \
+    EXPERTS(EXPERT "gate_proj.weight", EXPERT "up_proj.weight", EXPERT "down_proj.weight", 0), STACKED_EXPERTS
+/* The expert that every token uses. S: its neurons. */
+#define S DIMENSION_SHARED_NEURONS
+#define SHARED_EXPERT(folder)                                                                                \
+    MATRIX(BLK "ffn_gate_shexp.weight",   folder "gate_proj.weight", LAYER(shared.gate),   S, D, TENSOR_OF_EXPERTS), \
+    MATRIX(BLK "ffn_up_shexp.weight",     folder "up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS), \
+    MATRIX(BLK "ffn_down_shexp.weight",   folder "down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK), \
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                      LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR)
+
+/* The gate on its result. */
+#define SHARED_GATE                                                                                          \
+    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D,   \
+           TENSOR_OF_EXPERTS | TENSOR_FLAT)
+
+/* Norms before both blocks: weights alone, and with biases. */
+#define PRE_NORMS(flags)                                                                                     \
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm",          attention_norm, D, flags),      \
+    NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
+#define PRE_NORM_PAIRS(attention, ffn, flags)                                                                \
+    NORM_PAIR(LAYER, BLK "attn_norm", attention, attention_norm, D, flags),                                  \
+    NORM_PAIR(LAYER, BLK "ffn_norm",  ffn,       ffn_norm,       D, flags)
+/* Norms before and behind both blocks. */
+#define FOUR_NORMS(flags)                                                                                    \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",            attention_norm,      D, flags), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, flags), \
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "pre_feedforward_layernorm",  ffn_norm,            D, flags), \
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, flags)
+
+static const tensor_rule llama_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule layernorm_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule cohere_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule phi3_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    /* longrope: divisors for texts up to the original context, and beyond */
+    VECTOR("rope_factors_short.weight", NULL, MODEL(rope_factors),      DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL),
+    VECTOR("rope_factors_long.weight",  NULL, MODEL(rope_factors_long), DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL),
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule gemma_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
+};
+static const tensor_rule nemotron_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
+};
+static const tensor_rule falcon_tensors[] = {
+    TOKENS("transformer.word_embeddings.weight", "lm_head.weight"),
+    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
+};
+static const tensor_rule gpt2_tensors[] = {
+    TOKENS("transformer.wte.weight", "lm_head.weight"),
+    MATRIX("position_embd.weight", "transformer.wpe.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
+    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
+};
+static const tensor_rule opt_tensors[] = {
+    TOKENS("model.decoder.embed_tokens.weight", "lm_head.weight"),
+    MATRIX("position_embd.weight", "model.decoder.embed_positions.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
+    NORM_PAIR(MODEL, "output_norm", "model.decoder.final_layer_norm", output_norm, D, 0),
+};
+
+#define MIXTRAL LAYERS "block_sparse_moe."
+#define MIXTRAL_EXPERTS EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0)
+static const tensor_rule llama_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
+    ROUTER(MIXTRAL "gate.weight"),
+    MIXTRAL_EXPERTS,
+    /* GGUF files from before experts were stacked */
+    MATRIX(BLK "ffn_gate.%u.weight", NULL, LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_up.%u.weight",   NULL, LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down.%u.weight", NULL, LAYER(down), D, N, OF_EXPERTS | TENSOR_ALIAS),
+    /* transformers 5 */
+    MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
+    STACKED_EXPERTS,
+    /* TurboSparse: the decision which neurons take part */
+    MATRIX(BLK "ffn_mask_in_exps.weight",  MIXTRAL "experts.%u.predictor.fc1.weight", LAYER(mask_in), DIMENSION_RANK, D,
+           OF_EXPERTS | TENSOR_OPTIONAL),
+    MATRIX(BLK "ffn_mask_out_exps.weight", MIXTRAL "experts.%u.predictor.fc2.weight", LAYER(mask_out), N, DIMENSION_RANK,
+           OF_EXPERTS | TENSOR_OPTIONAL),
+};
+static const tensor_rule smallthinker_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, ROUTER(MIXTRAL "primary_router.weight"),
+    EXPERTS(MIXTRAL "experts.%u.gate.weight", MIXTRAL "experts.%u.up.weight", MIXTRAL "experts.%u.down.weight", 0),
+};
+static const tensor_rule qwen3_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+};
+/* The norm of the feed-forward network has another name in GGUF. */
+#define POST_ATTENTION_NORMS(flags)                                                                          \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, flags), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
+static const tensor_rule glm4_moe_layer[] = {
+    POST_ATTENTION_NORMS(0), ATTENTION_SAME, GATED_FFN,
+    QKV_OPTIONAL_BIASES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_OPTIONAL), ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule dots1_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule ernie4_5_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    VECTOR(BLK "exp_probs_b.bias", LAYERS "mlp.moe_statics.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS,
+           TENSOR_OF_EXPERTS | TENSOR_FLAT),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule olmoe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(Q, K, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+};
+static const tensor_rule minimax_m2_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(Q, K, 0), ROUTER(MIXTRAL "gate.weight"),
+    CORRECTION(MIXTRAL "e_score_correction_bias", 0), MIXTRAL_EXPERTS,
+    /* transformers 5 */
+    MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
+    CORRECTION(LAYERS "mlp.e_score_correction_bias", TENSOR_ALIAS), STACKED_EXPERTS,
+};
+static const tensor_rule qwen2_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+    SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
+/* A folder has stacked matrices, gate and up in one. */
+static const tensor_rule granite_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, ROUTER(MIXTRAL "router.layer.weight"),
+    MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "input_linear.weight",  LAYER(gate),   N, D, OF_EXPERTS | TENSOR_FIRST_HALF),
+    MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "input_linear.weight",  LAYER(up),     N, D, OF_EXPERTS | TENSOR_SECOND_HALF),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "output_linear.weight", LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
+static const tensor_rule gpt_oss_layer[] = {
+    POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
+    ROUTER(LAYERS "mlp.router.weight"),
+    VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    /* A folder has stacked matrices with a row per input, in which gate and up take turns. */
+    MATRIX(BLK "ffn_gate_exps.weight",   LAYERS "mlp.experts.gate_up_proj", LAYER(gate), N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_EVEN),
+    MATRIX(BLK "ffn_up_exps.weight",     LAYERS "mlp.experts.gate_up_proj", LAYER(up),   N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_ODD),
+    MATRIX(BLK "ffn_down_exps.weight",   LAYERS "mlp.experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                              LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    VECTOR(BLK "ffn_gate_exps.bias",     LAYERS "mlp.experts.gate_up_proj_bias", LAYER(gate_bias), N, OF_EXPERTS | TENSOR_EVEN),
+    VECTOR(BLK "ffn_up_exps.bias",       LAYERS "mlp.experts.gate_up_proj_bias", LAYER(up_bias),   N, OF_EXPERTS | TENSOR_ODD),
+    VECTOR(BLK "ffn_down_exps.bias",     LAYERS "mlp.experts.down_proj_bias",    LAYER(down_bias), D, OF_EXPERTS),
+};
+static const tensor_rule arcee_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
+static const tensor_rule bitnet_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,
+    NORM_ALONE(LAYER, BLK "attn_sub_norm", LAYERS "self_attn.attn_sub_norm", attention_inner_norm, Q, 0),
+    NORM_ALONE(LAYER, BLK "ffn_sub_norm",  LAYERS "mlp.ffn_sub_norm",        ffn_inner_norm,       F, 0),
+};
+/* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
+static const tensor_rule glm4_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_self_attn_layernorm", attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "post_attention_layernorm", ffn_norm,            D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_mlp_layernorm",       ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QKV_OPTIONAL_BIASES,
+    MATRIX(BLK "ffn_up.weight", LAYERS "mlp.gate_up_proj.weight", LAYER(gate_up), DIMENSION_GATE_UP, D, 0),
+    DOWN(LAYERS "mlp.down_proj.weight", 0),
+};
+static const tensor_rule qwen2_layer[] = {PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), GATED_FFN};
+static const tensor_rule qwen3_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
+};
+static const tensor_rule olmo2_layer[] = {
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QK_NORMS(Q, K, 0), GATED_FFN,
+};
+/* DeepSeek V2, V3 and their kin: latent attention. */
+#define OF_HEADS(name, field, rows, columns)                                                                 \
+    MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_HEADS)
+static const tensor_rule deepseek2_layer[] = {
+    PRE_NORMS(0),
+    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS "self_attn.q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS "self_attn.q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY,
+            DIMENSION_QUERY_RANK, 0),
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight),
+            DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM),
+    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, 0),
+    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, 0),
+    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED), OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* EXAONE 4: norms behind both blocks, of queries and keys in each head. */
+static const tensor_rule exaone4_layer[] = {
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
+};
+static const tensor_rule seed_oss_layer[] = {POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), GATED_FFN};
+/* Command R: one norm without a bias for both blocks, which run side by side. */
+static const tensor_rule cohere_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm", ffn_norm, D, 0), ATTENTION_SAME, GATED_FFN,
+};
+static const tensor_rule starcoder2_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
+    ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    PLAIN_FFN(LAYERS "mlp.c_fc", LAYERS "mlp.c_proj", 0), PLAIN_BIASES(LAYERS "mlp.c_fc", LAYERS "mlp.c_proj"),
+};
+static const tensor_rule gemma_layer[] = {PRE_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, GATED_FFN};
+static const tensor_rule gemma2_layer[] = {FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, GATED_FFN};
+static const tensor_rule gemma3_layer[] = {
+    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE), GATED_FFN,
+};
+/* Gemma 3n and Gemma 4. Layers that use the keys and values of others may have matrices for their own all the same. */
+#define P DIMENSION_PER_LAYER
+#define ALL_P DIMENSION_PER_LAYERS
+#define PER_LAYER_TENSORS                                                                                    \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", MODEL(per_layer_tokens), \
+            DIMENSION_PER_LAYER_VOCABULARY, ALL_P, 0),                                                       \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", MODEL(per_layer_projection), \
+            ALL_P, D, 0),                                                                                    \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", MODEL(per_layer_norm.weight), \
+            DIMENSION_NONE, P, TENSOR_NORM)
+#define PER_LAYER_INPUT                                                                                      \
+    NEEDING(NEEDS_PER_LAYER, BLK "inp_gate.weight",  LAYERS "per_layer_input_gate.weight", LAYER(per_layer_gate),   P, D, 0), \
+    NEEDING(NEEDS_PER_LAYER, BLK "proj.weight",      LAYERS "per_layer_projection.weight", LAYER(per_layer_output), D, P, 0), \
+    NEEDING(NEEDS_PER_LAYER, BLK "post_norm.weight", LAYERS "post_per_layer_input_norm.weight",              \
+            LAYER(per_layer_post_norm.weight), DIMENSION_NONE, D, TENSOR_NORM)
+#define OWN_KEYS (NEEDS_OWN_KEYS | NEEDS_OR_UNUSED)
+#define ATTENTION_SHARED                                                                                     \
+    MATRIX(BLK "attn_q.weight",            LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, 0),             \
+    NEEDING(OWN_KEYS, BLK "attn_k.weight", LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, 0),             \
+    MATRIX(BLK "attn_output.weight",       LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, 0), \
+    NORM_ALONE(LAYER, BLK "attn_q_norm",   LAYERS "self_attn.q_norm", query_norm, DIMENSION_HEAD, 0),        \
+    NEEDING(OWN_KEYS, BLK "attn_k_norm.weight", LAYERS "self_attn.k_norm.weight", LAYER(key_norm.weight), DIMENSION_NONE, \
+            DIMENSION_HEAD, TENSOR_NORM)
+static const tensor_rule gemma4_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS, PER_LAYER_TENSORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule gemma4_layer[] = {
+    FOUR_NORMS(0), ATTENTION_SHARED, GATED_FFN, PER_LAYER_INPUT,
+    NEEDING(OWN_KEYS | NEEDS_WINDOW,    BLK "attn_v.weight", LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),
+    NEEDING(OWN_KEYS | NEEDS_NO_WINDOW, BLK "attn_v.weight", NULL,                             LAYER(v), K, D, TENSOR_OPTIONAL),
+    VECTOR(BLK "layer_output_scale.weight", LAYERS "layer_scalar", LAYER(output_scale), DIMENSION_NONE, TENSOR_OPTIONAL),
+    /* Beside the experts, the network of a layer without them, under the same names. */
+    ROUTER(LAYERS "router.proj.weight"),
+    VECTOR(BLK "ffn_gate_inp.scale",  LAYERS "router.scale",            LAYER(router_norm.weight), D, TENSOR_OF_EXPERTS | TENSOR_NORM),
+    VECTOR(BLK "ffn_down_exps.scale", LAYERS "router.per_expert_scale", LAYER(expert_scales), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_gate_up_exps.weight", LAYERS "experts.gate_up_proj", LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS),
+    MATRIX(BLK "ffn_down_exps.weight",    LAYERS "experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight",  NULL,                          LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    MATRIX(BLK "ffn_gate.weight",   NULL, LAYER(shared.gate),   S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_up.weight",     NULL, LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_down.weight",   NULL, LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t.weight", NULL, LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm_1", LAYERS "post_feedforward_layernorm_1", shared_post_norm,  D, TENSOR_OF_EXPERTS),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm_2", LAYERS "post_feedforward_layernorm_2", experts_post_norm, D, TENSOR_OF_EXPERTS),
+    NORM_ALONE(LAYER, BLK "pre_ffw_norm_2",  LAYERS "pre_feedforward_layernorm_2",  experts_norm,      D, TENSOR_OF_EXPERTS),
+};
+#define STREAMS DIMENSION_STREAMS
+static const tensor_rule gemma3n_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), PER_LAYER_TENSORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+    {"altup_proj.weight", "model.altup_projections.%u.weight", MODEL(stream_in), D, D, DIMENSION_NONE, 0, 0, DIMENSION_OTHER_STREAMS},
+    {"altup_unembd_proj.weight", "model.altup_unembed_projections.%u.weight", MODEL(stream_out), D, D, DIMENSION_NONE, 0, 0,
+     DIMENSION_OTHER_STREAMS},
+};
+static const tensor_rule gemma3n_layer[] = {
+    FOUR_NORMS(0), ATTENTION_SHARED, GATED_FFN, PER_LAYER_INPUT,
+    NEEDING(OWN_KEYS, BLK "attn_v.weight", LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),
+    NORM_ALONE(LAYER, BLK "altup_router_norm",  LAYERS "altup.router_norm",             streams.router_norm, D, 0),
+    MATRIX(BLK "altup_router.weight",           LAYERS "altup.modality_router.weight",  LAYER(streams.router),  STREAMS, D, 0),
+    MATRIX(BLK "altup_predict_coef.weight",     LAYERS "altup.prediction_coefs.weight", LAYER(streams.predict), DIMENSION_STREAM_PAIRS,
+           STREAMS, TENSOR_FLAT),
+    MATRIX(BLK "altup_correct_coef.weight",     LAYERS "altup.correction_coefs.weight", LAYER(streams.correct), STREAMS, STREAMS, TENSOR_FLAT),
+    VECTOR(BLK "altup_correct_scale.weight",    LAYERS "altup.correct_output_scale",    LAYER(streams.correct_scale), D, 0),
+    MATRIX(BLK "laurel_l.weight",               LAYERS "laurel.linear_left.weight",     LAYER(streams.laurel_in),  DIMENSION_LAUREL, D, 0),
+    MATRIX(BLK "laurel_r.weight",               LAYERS "laurel.linear_right.weight",    LAYER(streams.laurel_out), D, DIMENSION_LAUREL, 0),
+    NORM_ALONE(LAYER, BLK "laurel_post_norm",   LAYERS "laurel.post_laurel_norm",       streams.laurel_norm, D, 0),
+};
+static const tensor_rule phi3_layer[] = {
+    PRE_NORMS(0),
+    MATRIX(BLK "attn_qkv.weight",    LAYERS "self_attn.qkv_proj.weight", LAYER(qkv), QKV, D, 0),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight",   LAYER(attention_output), D, Q, 0),
+    MATRIX(BLK "ffn_up.weight",      LAYERS "mlp.gate_up_proj.weight",   LAYER(gate_up), DIMENSION_GATE_UP, D, 0),
+    DOWN(LAYERS "mlp.down_proj.weight", 0),
+};
+static const tensor_rule jais2_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
+    ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0), PLAIN_BIASES(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj"),
+};
+static const tensor_rule nemotron_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", TENSOR_LESS_ONE),
+    ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
+
+/* Nemotron-H and Nemotron 3: every layer is one block. N: values that an expert reads. */
+#define BLOCK "backbone.layers.%u."
+#define MIXER BLOCK "mixer."
+#define OF_RECURRENT(name, folder, field, rows, columns, flags)                                              \
+    MATRIX(BLK name, folder, LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_OF_RECURRENT | (flags))
+#define LATENT DIMENSION_LATENT
+static const tensor_rule nemotron_h_tensors[] = {
+    TOKENS("backbone.embeddings.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "output_norm", "backbone.norm_f", output_norm, D, 0),
+};
+static const tensor_rule nemotron_h_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", BLOCK "norm", attention_norm, D, 0),
+    MATRIX(BLK "attn_q.weight",      MIXER "q_proj.weight", LAYER(q), Q, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_k.weight",      MIXER "k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_v.weight",      MIXER "v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_output.weight", MIXER "o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION),
+    OF_RECURRENT("ssm_in.weight",     MIXER "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),
+    OF_RECURRENT("ssm_conv1d.weight", MIXER "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),
+    OF_RECURRENT("ssm_conv1d.bias",   MIXER "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),
+    OF_RECURRENT("ssm_dt.bias",       MIXER "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),
+    OF_RECURRENT("ssm_a",             MIXER "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
+    OF_RECURRENT("ssm_d",             MIXER "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
+    OF_RECURRENT("ssm_norm.weight",   MIXER "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
+    OF_RECURRENT("ssm_out.weight",    MIXER "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    MATRIX(BLK "ffn_up.weight",       MIXER "up_proj.weight",  LAYER(up), F, D, TENSOR_OF_DENSE),
+    DOWN(MIXER "down_proj.weight", 0),
+    ROUTER(MIXER "gate.weight"),
+    CORRECTION(MIXER "gate.e_score_correction_bias", 0),
+    MATRIX(BLK "ffn_up_exps.weight",     MIXER "experts.%u.up_proj.weight",   LAYER(up),     N, LATENT, OF_EXPERTS),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXER "experts.%u.down_proj.weight", LAYER(down),   LATENT, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                                LAYER(down_t), N, LATENT, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    /* as transformers 5 stacks them */
+    MATRIX(BLK "ffn_up_exps.weight",     MIXER "experts.up_proj",             LAYER(up),     N, LATENT, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXER "experts.down_proj",           LAYER(down),   LATENT, N, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_latent_down.weight", MIXER "fc1_latent_proj.weight",      LAYER(latent_in),  LATENT, D, TENSOR_OF_LATENT),
+    MATRIX(BLK "ffn_latent_up.weight",   MIXER "fc2_latent_proj.weight",      LAYER(latent_out), D, LATENT, TENSOR_OF_LATENT),
+    MATRIX(BLK "ffn_up_shexp.weight",     MIXER "shared_experts.up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_down_shexp.weight",   MIXER "shared_experts.down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
+
+/* Qwen 3.5 and Qwen3-Next: most layers are recurrent, the others have gated attention. */
+#define DELTA LAYERS "linear_attn."
+#define GATED_ATTENTION                                                                                      \
+    POST_ATTENTION_NORMS(TENSOR_LESS_ONE),                                                                   \
+    MATRIX(BLK "attn_q.weight",       LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_GATED_QUERY, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_k.weight",       LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
+    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION)
+/* Qwen 3.5: a folder has the heads of values in another order than GGUF. */
+#define DELTA_LAYER                                                                                          \
+    GATED_ATTENTION,                                                                                         \
+    OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkv.weight", convolved,        CHANNELS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_z.weight",   recurrent_gate,   RECURRENT_WIDTH, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_alpha.weight",  DELTA "in_proj_a.weight",   step,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_beta.weight",   DELTA "in_proj_b.weight",   beta,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_conv1d.weight", DELTA "conv1d.weight",      convolution,      CHANNELS, CONVOLUTION, TENSOR_VALUE_ROWS | TENSOR_FLAT), \
+    OF_RECURRENT("ssm_dt.bias",       DELTA "dt_bias",            step_bias,        NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,            NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS | TENSOR_NEGATED_EXPONENT), \
+    OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,   NONE, RECURRENT_VALUE, TENSOR_NORM), \
+    OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, TENSOR_VALUE_COLUMNS)
+/* Qwen3-Next: the rows of a key lie together, in a folder and in the first GGUF files (ssm_in). */
+static const tensor_rule qwen3_next_layer[] = {
+    GATED_ATTENTION,
+    OF_RECURRENT("ssm_in.weight",     NULL,                         delta_in,      DELTA_IN, EMBEDDING, TENSOR_OPTIONAL),
+    OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkvz.weight",  convolved,     CHANNELS, EMBEDDING, TENSOR_OPTIONAL | TENSOR_BY_KEYS),
+    OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_qkvz.weight",  recurrent_gate, RECURRENT_WIDTH, EMBEDDING,
+                 TENSOR_OPTIONAL | TENSOR_BY_KEYS),
+    OF_RECURRENT("ssm_ba.weight",     DELTA "in_proj_ba.weight",  beta_step,       BETA_STEP, EMBEDDING, 0),
+    OF_RECURRENT("ssm_conv1d.weight", DELTA "conv1d.weight",      convolution,     CHANNELS, CONVOLUTION, TENSOR_FLAT),
+    OF_RECURRENT("ssm_dt.bias",       DELTA "dt_bias",            step_bias,       NONE, RECURRENT_HEADS, 0),
+    OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,           NONE, RECURRENT_HEADS, TENSOR_NEGATED_EXPONENT),
+    OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,  NONE, RECURRENT_VALUE, TENSOR_NORM),
+    OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
+static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
+static const tensor_rule qwen35_moe_layer[] = {
+    DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
+
+#define H "transformer.h.%u."
+static const tensor_rule falcon_layer[] = {
+    /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */
+    NORM_PAIR(LAYER, BLK "attn_norm",   H "input_layernorm", ffn_norm,       D, 0),
+    NORM_PAIR(LAYER, BLK "attn_norm",   H "ln_mlp",          ffn_norm,       D, TENSOR_ALIAS),
+    NORM_PAIR(LAYER, BLK "attn_norm_2", H "ln_attn",         attention_norm, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_qkv.weight",    H "self_attention.query_key_value.weight", LAYER(qkv), QKV, D, TENSOR_FUSED),
+    MATRIX(BLK "attn_output.weight", H "self_attention.dense.weight", LAYER(attention_output), D, Q, 0),
+    PLAIN_FFN(H "mlp.dense_h_to_4h", H "mlp.dense_4h_to_h", 0),
+};
+static const tensor_rule gpt2_layer[] = {
+    PRE_NORM_PAIRS(H "ln_1", H "ln_2", 0),
+    MATRIX(BLK "attn_qkv.weight",    H "attn.c_attn.weight", LAYER(qkv), QKV, D, TENSOR_TRANSPOSED),
+    VECTOR(BLK "attn_qkv.bias",      H "attn.c_attn.bias",   LAYER(qkv_bias), QKV, 0),
+    MATRIX(BLK "attn_output.weight", H "attn.c_proj.weight", LAYER(attention_output), D, Q, TENSOR_TRANSPOSED),
+    OUTPUT_BIAS(H "attn.c_proj.bias"),
+    PLAIN_FFN(H "mlp.c_fc", H "mlp.c_proj", TENSOR_TRANSPOSED), PLAIN_BIASES(H "mlp.c_fc", H "mlp.c_proj"),
+    /* The causal mask, which early versions of transformers stored. */
+    VECTOR(BLK "attn_mask", H "attn.bias", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
+};
+#define DECODER "model.decoder.layers.%u."
+static const tensor_rule opt_layer[] = {
+    PRE_NORM_PAIRS(DECODER "self_attn_layer_norm", DECODER "final_layer_norm", 0),
+    ATTENTION_AT(DECODER, "out_proj"), QKV_BIASES(DECODER), OUTPUT_BIAS(DECODER "self_attn.out_proj.bias"),
+    PLAIN_FFN(DECODER "fc1", DECODER "fc2", 0), PLAIN_BIASES(DECODER "fc1", DECODER "fc2"),
+};
+
+// clang-format on
+
+#endif

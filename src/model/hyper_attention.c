@@ -1,0 +1,204 @@
+/* hyper_attention.c - reads what attention computes: heads, latent attention, windows, rotation (see hyper_reader.h). */
+#include "hyper_reader.h"
+#include "rope.h"
+
+#include <math.h>
+
+/* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
+ * has none, else by the family's. */
+static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
+{
+    static const char name[] = "attention.sliding_window_pattern";
+    layer_pattern without = r->family->without_window;
+    bool found;
+    TRY(hyper_layer_bool(r, name, layer, out, &found));
+    if (found)
+        return HEARTH_OK;
+    TRY(hyper_size(r, name, &without.period, &found));
+    *out = !in_pattern(without, layer);
+    return HEARTH_OK;
+}
+
+/* Layers with a window may have heads of another length. */
+static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, uint32_t *value_length)
+{
+    attention_shape *a = &r->model->layers[layer].attention;
+    uint32_t length = a->head_length, values = *value_length;
+    bool found, has_values, windowed;
+    TRY(has_window(r, layer, &windowed));
+    TRY(hyper_size(r, "attention.key_length_swa", &length, &found));
+    TRY(hyper_size(r, "attention.value_length_swa", &values, &has_values));
+    if (!windowed || (!found && !has_values))
+        return HEARTH_OK;
+    if (length == 0 || length > HEAD_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.key_length_swa", "is 0 or too large");
+    a->head_length = length;
+    *value_length = has_values ? values : length;
+    return HEARTH_OK;
+}
+
+/* Reads the sizes of latent attention. Files that were made before llama.cpp split the matrix of keys and values have neither
+ * of the keys that end in _mla. */
+static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a)
+{
+    static const char length_key[] = "attention.key_length_mla", value_key[] = "attention.value_length_mla";
+    uint32_t length = 0, rotated = 0;
+    bool found, has_values;
+    TRY(hyper_size(r, "attention.kv_lora_rank", &a->compressed, NULL));
+    TRY(hyper_size(r, "attention.q_lora_rank", &a->query_rank, &found));
+    TRY(hyper_size(r, length_key, &length, &found));
+    TRY(hyper_size(r, value_key, &a->value_length, &has_values));
+    TRY(hyper_size(r, "rope.dimension_count", &rotated, NULL));
+    if (!found || !has_values)
+        return hyper_fail(
+            r, HEARTH_UNSUPPORTED, length_key,
+            "is missing: the file was made by a converter from before April 2025, and must be made again");
+    if (a->compressed == 0 || a->compressed > HEAD_LIMIT || a->query_rank > HEAD_LIMIT || a->value_length == 0 ||
+        a->value_length > HEAD_LIMIT || length > HEAD_LIMIT)
+        return hyper_fail(
+            r, HEARTH_FORMAT, "attention.kv_lora_rank",
+            "or attention.q_lora_rank, attention.key_length_mla or attention.value_length_mla is 0 or too large");
+    if (rotated == 0 || rotated % 2 != 0 || rotated >= length)
+        return hyper_fail(r, HEARTH_FORMAT, "rope.dimension_count",
+                          "is not an even number of values of a query, fewer than attention.key_length_mla");
+    if (a->kv_head_count != 1)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.head_count_kv", "is not 1, as latent attention has it");
+    a->unrotated = length - rotated;
+    a->head_length = rotated + a->compressed;
+    if ((uint64_t)a->head_count * a->head_length > HYPER_WIDTH_LIMIT ||
+        (uint64_t)a->head_count * length > HYPER_WIDTH_LIMIT ||
+        (uint64_t)a->head_count * a->value_length > HYPER_WIDTH_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
+    return HEARTH_OK;
+}
+
+hearth_status hyper_read_heads(const hyper_reader *r, uint32_t layer)
+{
+    attention_shape *a = &r->model->layers[layer].attention;
+    if (a->head_count == 0)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.head_count", "is 0 in a layer with heads of keys");
+    if (a->kv_head_count == 0)
+        a->kv_head_count = a->head_count;
+    if (a->head_count % a->kv_head_count != 0)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.head_count_kv", "does not divide attention.head_count");
+    if (a->head_length == 0) {
+        if (r->hyper->embedding_length % a->head_count != 0)
+            return hyper_fail(r, HEARTH_FORMAT, "attention.head_count", "does not divide embedding_length");
+        a->head_length = r->hyper->embedding_length / a->head_count;
+    }
+    if (r->family->latent_attention)
+        return read_latent_heads(r, a);
+    uint32_t value_length = a->head_length;
+    bool found;
+    TRY(hyper_layer_size(r, "attention.value_length", layer, &value_length, &found));
+    TRY(read_window_heads(r, layer, &value_length));
+    if (a->head_length % 2 != 0 && !r->family->unrotated)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.key_length", "is odd: values are rotated in pairs");
+    if ((uint64_t)a->head_count * a->head_length > HYPER_WIDTH_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
+    if (value_length != a->head_length)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.value_length",
+                          "differs from attention.key_length, which is not supported");
+    return HEARTH_OK;
+}
+
+/* Sets the scale of latent attention: by the length of a query before key_up; yarn makes scores larger. */
+static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a)
+{
+    double growth;
+    TRY(rope_yarn_growth(r->family, r->source, &growth, r->error));
+    a->scale = (float)(growth * growth / sqrt((double)short_query(a)));
+    return HEARTH_OK;
+}
+
+hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
+{
+    const hyperparameters *h = r->hyper;
+    attention_shape *a = &r->model->layers[layer].attention;
+    bool found, windowed = true;
+    a->window = r->family->file_window;
+    TRY(hyper_layer_size(r, "attention.sliding_window", layer, &a->window, &found));
+    TRY(has_window(r, layer, &windowed));
+    a->window = windowed ? a->window : 0;
+    bool by_width = r->family->scale_by_width == h->layer_count;
+    a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
+    a->scale = r->family->unit_scale ? 1 : a->scale;
+    if (a->compressed > 0)
+        TRY(read_latent_scale(r, a));
+    TRY(hyper_positive(r, "attention.scale", &a->scale, &found));
+    a->norm_whole = r->family->norm_whole;
+    a->norm_values = r->family->norm_values;
+    a->gated = r->family->gated_attention;
+    return hyper_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
+}
+
+hearth_status hyper_read_shared_keys(const hyper_reader *r)
+{
+    static const char name[] = "attention.shared_kv_layers";
+    uint32_t layers = r->hyper->layer_count, shared = 0;
+    bool found;
+    TRY(hyper_size(r, name, &shared, &found));
+    if (shared >= layers)
+        return hyper_fail(r, HEARTH_FORMAT, name, "is not below the number of layers");
+    for (uint32_t i = layers - shared; i < layers; i++) {
+        attention_shape *a = &r->model->layers[i].attention;
+        uint32_t from = layers - shared;
+        while (from > 0 && (r->model->layers[from - 1].attention.window > 0) != (a->window > 0))
+            from--;
+        if (from == 0)
+            return hyper_fail(r, HEARTH_FORMAT, name, "leaves a layer no keys of its kind");
+        const attention_shape *owner = &r->model->layers[from - 1].attention;
+        if (owner->kv_head_count != a->kv_head_count || owner->head_length != a->head_length)
+            return hyper_fail(r, HEARTH_FORMAT, name, "lets a layer read keys of another shape");
+        a->keys_back = i - (from - 1);
+    }
+    return HEARTH_OK;
+}
+
+/* Reads how many pairs of a head are rotated, of layers with a window or of the others: all that rotate of either kind have
+ * heads of one length. known: of the others, where there is no key; 0: all. Sets *out where there are such layers. */
+static hearth_status read_pairs(const hyper_reader *r, const char *key, bool windowed, uint32_t known, uint32_t *out)
+{
+    static const char reason[] = "is not an even number from 2 to the length of a head";
+    uint32_t values = 2 * known;
+    bool found, any = false;
+    TRY(hyper_size(r, key, &values, &found));
+    if (found && (values == 0 || values % 2 != 0))
+        return hyper_fail(r, HEARTH_FORMAT, key, reason);
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        const attention_shape *a = &r->model->layers[i].attention;
+        if (r->model->layers[i].mixer != MIXER_ATTENTION || (a->window > 0) != windowed)
+            continue;
+        values = found || any || known > 0 ? values : a->head_length;
+        any = true;
+        if (values > a->head_length)
+            return hyper_fail(r, HEARTH_FORMAT, key, reason);
+    }
+    if (any || known == 0)
+        *out = values / 2;
+    return HEARTH_OK;
+}
+
+hearth_status hyper_read_rotation(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
+        return HEARTH_OK;
+    TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
+    if (h->rope_pairs == 0) /* no layer sees everything */
+        h->rope_pairs = model_first_attention(r->model)->head_length / 2;
+    if (model_first_attention(r->model)->compressed > 0)
+        return HEARTH_OK;
+    return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
+}
+
+hearth_status hyper_read_growth(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found;
+    TRY(hyper_positive(r, "attention.temperature_scale", &h->score_growth, &found));
+    h->score_growth_from = h->context_length;
+    TRY(hyper_size(r, "rope.scaling.original_context_length", &h->score_growth_from, &found));
+    return h->score_growth_from > 0 ? HEARTH_OK
+                                    : hyper_fail(r, HEARTH_FORMAT, "rope.scaling.original_context_length", "is 0");
+}

@@ -1,0 +1,43 @@
+/* hyper_reader.h - what the files share that read hyperparameters: hyper.c, and hyper_attention.c for attention. */
+#ifndef MODEL_HYPER_READER_H
+#define MODEL_HYPER_READER_H
+
+#include "hyper.h"
+
+/* Largest width of q, k and v: the engine multiplies widths by batch sizes in 64 bits, and by head counts in 32 bits. */
+#define HYPER_WIDTH_LIMIT ((uint64_t)1 << 24)
+
+typedef struct hyper_reader {
+    const family *family;
+    const checkpoint *source;
+    hearth_model *model;
+    hyperparameters *hyper; /* the model's */
+    hearth_error *error;
+} hyper_reader;
+
+/* Read a value under the family's key `name`; *out is unchanged where the key is absent. found NULL: the key is required. */
+hearth_status hyper_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found);
+/* Of one layer, where the file has an array over the layers. */
+hearth_status hyper_layer_size(const hyper_reader *r, const char *name, uint32_t layer, uint32_t *out, bool *found);
+/* A positive finite number. */
+hearth_status hyper_positive(const hyper_reader *r, const char *name, float *out, bool *found);
+/* A boolean of an array over the layers; *found is false where the file has no such array. */
+hearth_status hyper_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found);
+/* A soft cap; 0: there is none. known: where there is no key. */
+hearth_status hyper_cap(const hyper_reader *r, const char *name, float known, float *out);
+/* Reports an error about the family's key `name`. */
+hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char *name, const char *reason);
+
+/* In hyper_attention.c. Derives the sizes of heads that the file left out, and checks that all fit together. */
+hearth_status hyper_read_heads(const hyper_reader *r, uint32_t layer);
+/* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
+hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer);
+/* Finds whose keys and values the last layers read: those of the last layer of their kind, with a window or without, that
+ * has its own. */
+hearth_status hyper_read_shared_keys(const hyper_reader *r);
+/* Reads how many pairs of a head are rotated. The key of layers with a window is missing where it is that of all. */
+hearth_status hyper_read_rotation(const hyper_reader *r);
+/* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
+hearth_status hyper_read_growth(const hyper_reader *r);
+
+#endif
