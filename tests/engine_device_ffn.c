@@ -304,6 +304,7 @@ static const struct observed_model {
     {GOLDEN "/nemotron-h-moe/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/nemotron-h-latent/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/qwen3-5-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
+    {GOLDEN "/deepseek3/model.gguf", NULL, HEARTH_MODE_DENSE},
     /* experts beside a network, each with norms of their own */
     {GOLDEN "/gemma4-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
     /* layers that read the keys of others; and several streams of the residual, with first values that are cut */

@@ -12,8 +12,9 @@ enum { LONG = PROMPT_ROWS + 37, LAST = 40, SEQUENCES = 6 };
 #define PLAIN   GOLDEN "/pwri/bamboo/f16.gguf"
 #define EXPERTS GOLDEN "/mixtral/model.gguf"
 /* Recurrent layers of both rules; others have attention, or experts. */
-#define MAMBA GOLDEN "/nemotron-h-moe/model.gguf"
-#define DELTA GOLDEN "/qwen3-5-moe/model.gguf"
+#define MAMBA  GOLDEN "/nemotron-h-moe/model.gguf"
+#define DELTA  GOLDEN "/qwen3-5-moe/model.gguf"
+#define LATENT GOLDEN "/glm4-moe-lite/model.gguf"
 
 static hearth_session_options options_with(uint32_t batch)
 {
@@ -105,7 +106,8 @@ static void long_steps(void **state)
                  {PLAIN, {HEARTH_MODE_EXACT}, 1},
                  {EXPERTS, {HEARTH_MODE_DENSE}, 1},
                  {MAMBA, {HEARTH_MODE_DENSE}, 1},
-                 {DELTA, {HEARTH_MODE_DENSE}, 1}};
+                 {DELTA, {HEARTH_MODE_DENSE}, 1},
+                 {LATENT, {HEARTH_MODE_DENSE}, 1}};
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < specs->count; i++)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

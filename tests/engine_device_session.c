@@ -13,6 +13,8 @@
 /* Recurrent layers of both rules; others have attention, plain or gated. */
 #define MAMBA GOLDEN "/nemotron-h-moe/model.gguf"
 #define DELTA GOLDEN "/qwen3-5-moe/model.gguf"
+/* Keys that are the values, too. */
+#define LATENT GOLDEN "/glm4-moe-lite/model.gguf"
 
 /* A test for every device that is here, with a model of its own. */
 static void on_every_device(const char *path, unsigned threads, void (*test)(stack *s))
@@ -282,6 +284,7 @@ static void state_moves(void **state)
     on_every_device(HEARTH_MODELS "/stories-relu-q8_0.gguf", 1, check_states);
     on_every_device(RELU, 2, check_states);
     on_every_device(MAMBA, 2, check_states);
+    on_every_device(LATENT, 2, check_states);
 }
 
 /* Rows of three sequences in turn, in feeds of 1, 2, ... STEP_ROWS + 1 of them. */
@@ -344,6 +347,7 @@ static void rows_of_several_sequences(void **state)
     on_every_device(PWRI, 1, check_mixed_rows);
     on_every_device(MAMBA, 1, check_dense_rows);
     on_every_device(DELTA, 1, check_dense_rows);
+    on_every_device(LATENT, 1, check_dense_rows);
 }
 
 /* ------------------------------------------------------------------ long contexts */

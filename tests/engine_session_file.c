@@ -100,8 +100,12 @@ static void check_round_trip(hearth_runtime *runtime, const char *model, hearth_
 static void there_and_back(void **state)
 {
     (void)state;
-    static const char *const models[] = {STORIES, GOLDEN "/nemotron-h/model.gguf", GOLDEN "/qwen3-5/model.gguf",
-                                         GOLDEN "/gemma3n/model.gguf", GOLDEN "/mixtral/model.gguf"};
+    static const char *const models[] = {STORIES,
+                                         GOLDEN "/nemotron-h/model.gguf",
+                                         GOLDEN "/qwen3-5/model.gguf",
+                                         GOLDEN "/gemma3n/model.gguf",
+                                         GOLDEN "/mixtral/model.gguf",
+                                         GOLDEN "/glm4-moe-lite/model.gguf"};
     hearth_runtime *runtime = open_runtime(NULL, 2);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (hearth_kv kv = 0; kv < (i == 0 ? HEARTH_KV_Q8_0 : HEARTH_KV_COUNT - 1); kv++)
@@ -113,6 +117,7 @@ static void there_and_back(void **state)
         runtime = open_runtime(specs->text[i], 2);
         check_round_trip(runtime, STORIES, HEARTH_KV_F16, true);
         check_round_trip(runtime, GOLDEN "/llama-256/model.gguf", HEARTH_KV_Q8_0, true);
+        check_round_trip(runtime, GOLDEN "/glm4-moe-lite/model.gguf", HEARTH_KV_Q8_0, true);
         check_round_trip(runtime, GOLDEN "/nemotron-h/model.gguf", HEARTH_KV_F16, true);
         hearth_runtime_destroy(runtime);
     }

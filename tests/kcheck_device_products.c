@@ -372,6 +372,46 @@ static void check_not_finite(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* A matrix for each of some heads. */
+static void check_heads_case(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng)
+{
+    uint32_t heads = 1 + (uint32_t)random_below(rng, 5), rows = 1 + (uint32_t)random_below(rng, 20);
+    uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1, inputs = heads * tokens;
+    product_shape s = {.format = format, .columns = columns, .rounded = rounded};
+    snprintf(c->size, sizeof(c->size), "%s, %u heads of %u rows, %u columns, %u tokens%s", number_formats[format].name,
+             heads, rows, columns, tokens, rounded ? " of 8 bits" : "");
+    placed p = placed_new(d, format, heads * rows, columns, false, rng);
+    input in = input_new(d, rounded, inputs, columns, rng);
+    size_t n = (size_t)inputs * rows;
+    float *got = array_new(n, sizeof(float));
+    room step = step_new(d, tokens, NULL, NULL, NULL), y = room_new(d, NULL, n * sizeof(float));
+    size_t items = heads * items_of(rows, PRODUCT_ROWS);
+    if (rounded)
+        DEVICE_DO(c, d, device_product_heads_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(heads), UINT(rows),
+                  UINT(columns));
+    else
+        DEVICE_DO(c, d, device_product_heads(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.x), room_of(&y), UINT(heads), UINT(rows), UINT(columns));
+    room_read(c, &y, got);
+    double limit = product_depth(d, &s) * EPSILON;
+    for (size_t i = 0; i < n; i++) {
+        size_t row = i / rows / tokens * rows + i % rows, of = i / rows;
+        const float *weights = p.decoded + row * columns, *parts = rounded ? p.magnitudes + row * columns : weights;
+        double want = 0, sum = 0;
+        for (size_t k = 0; k < columns; k++) {
+            want += (double)weights[k] * (double)in.values[of * columns + k];
+            sum += fabs((double)parts[k] * (double)in.values[of * columns + k]);
+        }
+        expect_close(c, i, want, got[i], sum * limit + (double)columns * 0x1p-149);
+    }
+    free(got);
+    room_free(&y);
+    room_free(&step);
+    input_free(&in);
+    placed_free(&p);
+}
+
 /* ---- sums of rows ---- */
 
 typedef struct sum_shape {
@@ -687,6 +727,15 @@ static void check_many(check *c, device *d, number_format format, uint64_t *rng)
     }
 }
 
+static void check_heads(check *c, device *d, number_format format, uint64_t *rng)
+{
+    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
+        check_begin(c, device_kernels[rounded ? device_product_heads_8(format) : device_product_heads(format)].name);
+        for (size_t i = 0; i < 12; i++)
+            check_heads_case(c, d, format, rounded, some_columns(format, i), rng);
+    }
+}
+
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
@@ -737,6 +786,7 @@ void check_device_products(check *c, device *d, uint64_t seed)
             continue;
         check_format(c, d, f, &rng);
         check_many(c, d, f, &rng);
+        check_heads(c, d, f, &rng);
     }
     uint64_t rng = seed * 131 + FORMAT_COUNT;
     check_begin(c, "product");

@@ -600,6 +600,36 @@ static void check_activate(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* Values between rows of heads, apart or with all rows of a head together. */
+static void check_move(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 40; s++) {
+        uint32_t heads = 1 + (uint32_t)random_below(rng, 6), length = 1 + (uint32_t)random_below(rng, 300);
+        uint32_t rows = some_rows(rng), row[2], head[2];
+        for (size_t i = 0; i < 2; i++) {
+            bool together = random_below(rng, 2);
+            head[i] = together ? 0 : length + (uint32_t)random_below(rng, 5);
+            row[i] = together ? heads * length : heads * head[i] + (uint32_t)random_below(rng, 5);
+        }
+        size_t from_size = (size_t)rows * row[0], to_size = (size_t)rows * row[1];
+        snprintf(c->size, sizeof(c->size), "%u rows of %u heads of %u, %u apart to %u apart", rows, heads, length,
+                 head[0], head[1]);
+        float *from = rough_array(from_size, rng), *want = rough_array(to_size, rng);
+        room rooms[] = {step_new(d, rows, NULL, NULL, NULL), float_room(d, from, from_size),
+                        float_room(d, want, to_size)};
+        DEVICE_DO(c, d, DEVICE_move, CHECKED_ROWS * heads, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  UINT(heads), UINT(length), UINT(row[0]), UINT(head[0]), UINT(row[1]), UINT(head[1]));
+        for (size_t t = 0; t < rows; t++)
+            for (size_t h = 0; h < heads; h++)
+                memcpy(want + (head[1] ? t * row[1] + h * head[1] : (h * rows + t) * length),
+                       from + (head[0] ? t * row[0] + h * head[0] : (h * rows + t) * length), length * sizeof *want);
+        float *got = content_of(c, &rooms[2]);
+        expect_same(c, "moved values", want, got, to_size * sizeof(float));
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(from), free(want), free(got);
+    }
+}
+
 void check_device_vectors(check *c, device *d, uint64_t seed)
 {
     uint64_t rng = seed * 41;
@@ -622,6 +652,8 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_tally(c, d, &rng);
     check_begin(c, "activate");
     check_activate(c, d, &rng);
+    check_begin(c, "move");
+    check_move(c, d, &rng);
     check_device_recurrent(c, d, &rng);
     check_device_streams(c, d, &rng);
     check_device_experts(c, d, &rng);

@@ -19,19 +19,20 @@ static size_t position_bytes(const hearth_session *s, uint32_t index, size_t *sc
     const attention_shape *a = shape_of(s, index);
     const kv_format_row *kv = &kv_formats[s->cache.format];
     *scales = a->head_length / number_formats[kv->stored].block_values * kv->scale_bytes;
-    return kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
+    return kv_position_bytes(s->cache.format, a) / cached_halves(a) / a->kv_head_count;
 }
 
 page_layer device_page_layer(const hearth_session *s, uint32_t index)
 {
     page_layer at = {0};
     for (uint32_t i = 0; i <= index; i++) {
-        at = (page_layer){.begin = at.begin + 2 * at.half_bytes};
+        at = (page_layer){.begin = at.begin + at.halves * at.half_bytes};
         if (i == s->engine->device_attention)
             break;
         size_t scales, bytes = s->pages.positions * position_bytes(s, i, &scales);
         at.piece_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
         at.half_bytes = shape_of(s, i)->kv_head_count * at.piece_bytes;
+        at.halves = cached_halves(shape_of(s, i));
     }
     return at;
 }
@@ -97,7 +98,7 @@ static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t 
         page_layer layer = device_page_layer(s, i);
         size_t scales, values = position_bytes(s, i, &scales);
         values -= scales;
-        for (uint32_t head = 0; head < 2 * shape_of(s, i)->kv_head_count; head++) {
+        for (uint32_t head = 0; head < layer.halves * shape_of(s, i)->kv_head_count; head++) {
             size_t at = begin + layer.begin + head * layer.piece_bytes;
             TRY(move(cache, at, block, count * values, error));
             block += count * values;

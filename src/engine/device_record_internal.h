@@ -110,6 +110,11 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
 
 /* ------------------------------------------------------------------ a layer's parts */
 
+/* Record the queries and keys of latent attention (v->query, v->key) of what the matrices of its input made; and what the output
+ * matrix reads, in `mixed`, of what heads have read. In device_record_latent.c. */
+void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
+void record_latent_results(const recorder *r, uint32_t layer);
+
 /* Records a layer's mixer up to its output matrix. In device_record_mixers.c. */
 void record_mixer(const recorder *r, uint32_t layer);
 /* Multiplies the result of a mixer with its output matrix and adds it to the residual stream. */

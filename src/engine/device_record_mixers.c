@@ -42,7 +42,8 @@ static void attention(const recorder *r, uint32_t layer)
     const attention_shape *a = &r->model->layers[layer].attention;
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
-    size_t keys = at.begin, values = at.begin + at.half_bytes;
+    bool latent = a->compressed > 0;
+    size_t keys = at.begin, values = at.begin + (at.halves - 1) * at.half_bytes;
     size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
     size_t first_angle = a->rotary ? a->rotary->first : 0;
     step_layout step = device_step_layout(r->model, r->rows);
@@ -61,24 +62,28 @@ static void attention(const recorder *r, uint32_t layer)
     if (a->keys_back == 0 && a->norm_values)
         record_norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
                            v->projected, FINISH_STORE, 1);
-    LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(v->projected),
-           BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
-           BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
-           BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes),
-           UINT(r->s->pages.positions), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
-           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(stride),
-           UINT(stride));
+    const device_buffer *query = latent ? v->query : v->projected;
+    size_t query_stride = latent ? query_width(a) : stride, key_stride = latent ? a->head_length : stride;
+    if (latent)
+        record_latent_project(r, layer, row);
+    LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(query),
+           latent ? BUFFER(v->key) : BUFFER_FROM(v->projected, key_at * sizeof(float)),
+           latent ? NO_BUFFER : BUFFER_FROM(v->projected, value_at * sizeof(float)), BUFFER_FROM(v->step, cosine),
+           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages),
+           UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), UINT(a->head_count),
+           UINT(own_keys), UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
+           UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&
-                  a->head_length % Q8_BLOCK == 0;
+                  a->head_length % Q8_BLOCK == 0 && !latent;
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
-        LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
+        LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(query),
                BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table),
                UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
                UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(splits),
-               UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
+               UINT(query_stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
         if (rounds)
             LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),
@@ -90,6 +95,8 @@ static void attention(const recorder *r, uint32_t layer)
     }
     if (rounds)
         *r->rounded = v->mixed;
+    if (latent)
+        record_latent_results(r, layer);
     if (l->attention_inner_norm.weight)
         record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }

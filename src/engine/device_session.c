@@ -155,6 +155,13 @@ recurrent_states *device_recurrent(const hearth_session *s)
     return s->device ? &s->device->recurrent : NULL;
 }
 
+/* Returns the values of a row that a mixer makes before its output matrix, or before what comes between. */
+static size_t widest_mixed(const layer_sizes *most)
+{
+    uint32_t widest = most->query > most->recurrent ? most->query : most->recurrent;
+    return widest > most->result ? widest : most->result;
+}
+
 /* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
@@ -165,6 +172,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t step_bytes = device_step_layout(s->engine->model, rows).end;
     size_t totals = device_totals_at(layers_of(s), rows);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
+    size_t heads = most.latent_heads, head_in = heads * most.head_in;
+    wide = wide > head_in ? wide : head_in;
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
@@ -183,9 +192,14 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->projected = take(t, DEVICE_MEMORY, rows * w.projected, word, vectors);
+    v->query = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.query : 0, word, vectors);
+    v->key = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.key : 0, word, vectors);
+    v->query_in = take(t, DEVICE_MEMORY, rows * most.query_rank, word, vectors);
+    v->short_query = take(t, DEVICE_MEMORY, rows * most.short_query, word, vectors);
+    v->head_in = take(t, DEVICE_MEMORY, rows * head_in, word, vectors);
+    v->head_out = take(t, DEVICE_MEMORY, rows * heads * most.head_out, word, vectors);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
-    v->mixed =
-        take(t, DEVICE_MEMORY, rows * (most.query > most.recurrent ? most.query : most.recurrent), word, vectors);
+    v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
     v->per_layer = take(t, DEVICE_MEMORY, device_own_input(h, h->layer_count, rows), 1, vectors);
     v->per_layer_gate = take(t, DEVICE_MEMORY, rows * h->per_layer_length, word, vectors);

@@ -20,6 +20,9 @@ typedef struct device_vectors {
     device_buffer *added; /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
+    device_buffer *query, *key;              /* [R][Q], [R][K]  of latent attention, with letters as in scratch */
+    device_buffer *query_in, *short_query;   /* [R][query_rank], [R][H * (n + r)]                          */
+    device_buffer *head_in, *head_out;       /* [H][R][n or C], [H][R][C or V]                             */
     device_buffer *partial, *mixed;          /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
     device_buffer *states;                   /* those of `recurrent` below                                */
     device_buffer *per_layer;                /* inputs of the layers' own: device_own_input               */
@@ -243,7 +246,8 @@ static inline uint32_t device_mask_width(const hearth_session *s, uint32_t layer
 
 /* Where the keys and values of a layer are in a page of the cache. */
 typedef struct page_layer {
-    size_t begin, half_bytes; /* of the keys; the values follow                       */
+    size_t begin, half_bytes; /* of the keys; the values follow, ...                  */
+    size_t halves;            /* ... if there are 2: keys may be values too           */
     size_t piece_bytes;       /* of a head, from one to the next                      */
 } page_layer;
 

@@ -39,6 +39,9 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
 {
     const attention_shape *a = &l->attention;
     uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a);
+    const mixer_input latent[MIXER_INPUTS] = {[MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q,
+                                                               a->query_rank > 0 ? a->query_rank : l->q.rows, "attn_q"},
+                                              [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"}};
     const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
                                      [MIXER_KEY] = {&l->k, key, "attn_k"},
                                      [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
@@ -49,7 +52,7 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
                                      [MIXER_BETA] = {&l->beta, l->beta.data ? l->beta.rows : 0, "ssm_beta"}};
     memset(out, 0, MIXER_INPUTS * sizeof *out);
     if (l->mixer != MIXER_NONE)
-        memcpy(out, l->mixer == MIXER_RECURRENT ? recurrent : attention, sizeof attention);
+        memcpy(out, l->mixer == MIXER_RECURRENT ? recurrent : a->compressed > 0 ? latent : attention, sizeof attention);
 }
 
 /* Lists the rows of the queries, or of the gates, of a matrix that has both in turns, head by head. */
@@ -81,6 +84,21 @@ static hearth_status upload_inputs(loader *l, device_layer *to, uint32_t layer)
     hearth_status status = upload_stacks(l, members, count, layer);
     mem_free(lists);
     return status;
+}
+
+/* Uploads what latent attention has beside the matrices that read its input. */
+static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const attention_shape *a = &from->attention;
+    if (a->compressed == 0)
+        return HEARTH_OK;
+    TRY(upload_norm(l, &to->query_in_norm, &from->query_in_norm, NULL, a->query_rank, "query norm"));
+    TRY(upload_norm(l, &to->compressed_norm, &from->compressed_norm, NULL, a->compressed, "key norm"));
+    if (a->query_rank > 0)
+        TRY(upload_whole(l, &to->query_up, &from->q, layer, "attn_q_b"));
+    TRY(upload_whole(l, &to->key_up, &from->key_up, layer, "attn_k_b"));
+    return upload_whole(l, &to->value_up, &from->value_up, layer, "attn_v_b");
 }
 
 /* Uploads what a recurrent mixer has beside its matrices. */
@@ -151,6 +169,7 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
     TRY(upload_floats(l, &to->attention_output_bias, from->attention_output_bias, NULL, d, "attention bias"));
     TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
     TRY(upload_inputs(l, to, layer));
+    TRY(upload_latent(l, to, layer));
     TRY(upload_whole(l, &to->per_layer_gate, &from->per_layer_gate, layer, "inp_gate"));
     TRY(upload_whole(l, &to->per_layer_output, &from->per_layer_output, layer, "proj"));
     TRY(upload_streams(l, to, layer));
@@ -173,6 +192,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
+                 matrix_bytes(&from->query_in) + matrix_bytes(&from->key_up) + matrix_bytes(&from->value_up) +
                  matrix_bytes(&from->attention_output) + matrix_bytes(&from->convolved) +
                  matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output) +
                  matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output) +
@@ -286,7 +306,6 @@ const char *device_lacks(const model_layer *l)
          "has a shared expert apart from others with biases, masks or a norm"},
         {l->experts_norm.weight && (l->ffn.latent > 0 || l->wiring == WIRING_PARALLEL),
          "has experts beside a network that are of another width, or beside a mixer, too"},
-        {l->attention.compressed > 0, "has latent attention"},
         {l->ffn.cuts && (l->ffn.router.expert_count > 0 || layer_first_bias(l)),
          "cuts first values of experts, or with a bias"},
     };
@@ -373,10 +392,10 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {&l->mixer_output,  &l->gate,      &l->up,         &l->down_t,      &l->down,
-                                     &l->fc1,           &l->fc2,       &l->router,     &l->mask_in,     &l->mask_out,
-                                     &l->shared_gate,   &l->latent_in, &l->latent_out, &l->shared.gate, &l->shared.up,
-                                     &l->shared.down_t, &l->shared.fc2};
+        device_matrix *matrices[] = {&l->query_up,   &l->key_up,      &l->value_up,  &l->mixer_output,  &l->gate,
+                                     &l->up,         &l->down_t,      &l->down,      &l->fc1,           &l->fc2,
+                                     &l->router,     &l->mask_in,     &l->mask_out,  &l->shared_gate,   &l->latent_in,
+                                     &l->latent_out, &l->shared.gate, &l->shared.up, &l->shared.down_t, &l->shared.fc2};
         const device_norm norms[] = {l->attention_norm,
                                      l->ffn_norm,
                                      l->attention_post_norm,
@@ -391,7 +410,9 @@ void device_weights_destroy(device_weights *w)
                                      l->experts_post_norm,
                                      l->shared_post_norm,
                                      l->streams.router_norm,
-                                     l->streams.laurel_norm};
+                                     l->streams.laurel_norm,
+                                     l->query_in_norm,
+                                     l->compressed_norm};
         device_buffer *floats[] = {l->qkv_bias,        l->attention_output_bias,
                                    l->sinks,           l->gate_bias,
                                    l->up_bias,         l->down_bias,

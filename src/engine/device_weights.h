@@ -58,6 +58,9 @@ typedef struct device_layer {
         device_buffer *predict, *correct, *correct_scale;
     } streams; /* as in stream_weights */
     device_matrix inputs[MIXER_INPUTS], mixer_output;
+    /* Latent attention, names as in model_layer; query_up: q, where that reads what query_in makes, and is no input. */
+    device_matrix query_up, key_up, value_up;
+    device_norm query_in_norm, compressed_norm;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */

@@ -65,7 +65,7 @@ static bool lay_out(kv_cache *c, const attention_shape *const *shapes)
         const attention_shape *a = shapes[i];
         c->layers[i] = (kv_layer){.heads = a->kv_head_count,
                                   .head_length = a->head_length,
-                                  .halves = cached_width(a) / key_width(a),
+                                  .halves = cached_halves(a),
                                   .row_bytes = bytes_of(c->format, a->head_length),
                                   .begin = c->size_bytes};
         if (!size_multiply(positions, kv_position_bytes(c->format, a), &bytes) ||

@@ -316,10 +316,14 @@ static inline uint32_t result_width(const attention_shape *a)
 {
     return a->compressed > 0 ? a->head_count * a->value_length : query_width(a);
 }
-/* Returns the values that a cache has of a position. */
+/* Returns how often a cache has as many values of a position as its keys are: 1 where these are the values too, else 2. */
+static inline uint32_t cached_halves(const attention_shape *a)
+{
+    return a->compressed > 0 ? 1 : 2;
+}
 static inline uint32_t cached_width(const attention_shape *a)
 {
-    return (a->compressed > 0 ? 1 : 2) * key_width(a);
+    return cached_halves(a) * key_width(a);
 }
 /* Returns the values of a head's query before a matrix makes more of them. */
 static inline uint32_t short_query(const attention_shape *a)

@@ -97,7 +97,7 @@ CASES = {
                       rope_scaling={"type": "yarn", "factor": 8.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
                                     "mscale_all_dim": 1.0, "original_max_position_embeddings": 32}),
     "glm4-moe-lite": case("Glm4MoeLiteForCausalLM", "glm4_moe_lite", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32,
-                          qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=24, n_routed_experts=8, num_experts_per_tok=3,
+                          qk_rope_head_dim=32, qk_nope_head_dim=16, v_head_dim=24, n_routed_experts=8, num_experts_per_tok=3,
                           n_shared_experts=1, moe_intermediate_size=24, n_group=1, topk_group=1, norm_topk_prob=True,
                           mlp_layer_types=["dense", "sparse", "sparse"], first_k_dense_replace=1, routed_scaling_factor=1.8,
                           scoring_func="sigmoid", topk_method="noaux_tc"),

@@ -190,12 +190,13 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             size_t behind = piece + (size_t)pages.positions * length;
             place_blocks(key + from, cosines, sines, pairs, halves, length, keys + piece,
                          (GLOBAL ushort *)(keys + behind), at, turned, factors);
-            place_blocks(value + from, cosines, sines, 0, halves, length, values + piece,
-                         (GLOBAL ushort *)(values + behind), at, turned, factors);
+            if (value)
+                place_blocks(value + from, cosines, sines, 0, halves, length, values + piece,
+                             (GLOBAL ushort *)(values + behind), at, turned, factors);
             continue;
         }
         place_key(key + from, cosines, sines, pairs, halves, length, keys + piece, at, format);
-        for (uint i = LANE; i < length; i += LANES)
+        for (uint i = LANE; value && i < length; i += LANES)
             cache_store(values + piece, at + i, value[from + i], format);
     }
 }

@@ -27,6 +27,7 @@ static const device_format formats[FORMAT_COUNT] = {
                      .embed = DEVICE_embed_##name,                     \
                      .product = DEVICE_product_##name,                 \
                      .product_many = DEVICE_product_many_##name,       \
+                     .product_heads = DEVICE_product_heads_##name,     \
                      .accumulate = DEVICE_accumulate_##name,           \
                      .accumulate_many = DEVICE_accumulate_many_##name, \
                      .score = DEVICE_score_##name},
@@ -34,10 +35,10 @@ static const device_format formats[FORMAT_COUNT] = {
 #undef X
 };
 
-/* Those for activations of 8 bits, of few tokens and of many; only block formats have them. */
-static const device_kernel products_8[FORMAT_COUNT][2] = {
+/* Those for activations of 8 bits, of few tokens, of many and of heads; only block formats have them. */
+static const device_kernel products_8[FORMAT_COUNT][3] = {
 #define X(ID, name, values, value_bytes, scale_bytes) \
-    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name},
+    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name, DEVICE_product_heads_8_##name},
     DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
@@ -103,6 +104,17 @@ device_kernel device_product_many_8(number_format format)
 {
     assert(device_has_format(format) && number_is_block(format));
     return products_8[format][1];
+}
+
+device_kernel device_product_heads(number_format format)
+{
+    return row_of(format)->product_heads;
+}
+
+device_kernel device_product_heads_8(number_format format)
+{
+    assert(device_has_format(format) && number_is_block(format));
+    return products_8[format][2];
 }
 
 device_kernel device_accumulate(number_format format)

@@ -130,6 +130,22 @@
     B(const uchar, w) B(const ushort, scales) B(const schar, q) B(const float, q_scales) B(const int, q_sums)      \
         B(float, y) V(rows) V(columns) V(stride) V(finish)
 
+/* Products with one matrix for each of `heads` heads: y[h][t] = W[h] . x[h][t], where W[h] are `rows` rows of w. x
+ * [heads][T][columns], y [heads][T][rows].
+ * items: heads * ceil(rows / PRODUCT_ROWS) */
+#define P_PRODUCT_HEADS(B, V, F) \
+    B(const uchar, w) B(const ushort, scales) B(const float, x) B(float, y) V(heads) V(rows) V(columns)
+#define P_PRODUCT_HEADS_8(B, V, F)                                                                                     \
+    B(const uchar, w) B(const ushort, scales) B(const schar, q) B(const float, q_scales) B(const int, q_sums) B(float, y) \
+        V(heads) V(rows) V(columns)
+
+/* Copies `length` values of each of `heads` heads of each row. Those of head h of row t are at t * from_row + h * from_head,
+ * and go to t * to_row + h * to_head. A distance of heads that is 0 says that each head has its values of all T rows together:
+ * [heads][T][length].
+ * items: R * heads */
+#define P_MOVE(B, V, F) \
+    B(const float, from) B(float, to) V(heads) V(length) V(from_row) V(from_head) V(to_row) V(to_head)
+
 /* Rounds x [T][columns] to 8 bits, as kernel_input of kernel.h says: blocks of 32, scale max / 127, halves to even. A
  * block with a value that is not finite has q 0 and scale NaN; one with max < 2^-120 has q 0 and scale 0.
  * items: ceil(R * columns / 32 / QUANTIZE_BLOCKS) */
@@ -190,7 +206,7 @@
  * page lies `page_bytes` further. A page has ATTEND_POSITIONS positions, or fewer where no sequence has more. */
 #define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
 
-/* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
+/* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
  * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
  * value [T][stride_k].
@@ -366,9 +382,10 @@
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
     X(embed_##name, P_EMBED, BY_GROUP) X(product_##name, P_PRODUCT, BY_TEAM) X(accumulate_##name, P_ACCUMULATE, BY_LARGE_GROUP) \
     X(score_##name, P_SCORE, BY_TEAM) X(product_many_##name, P_PRODUCT_MANY, BY_GROUP) \
-    X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
+    X(product_heads_##name, P_PRODUCT_HEADS, BY_TEAM) X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
 #define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(product_8_##name, P_PRODUCT_8, BY_TEAM) X(product_many_8_##name, P_PRODUCT_MANY_8, BY_GROUP)
+    X(product_8_##name, P_PRODUCT_8, BY_TEAM) X(product_many_8_##name, P_PRODUCT_MANY_8, BY_GROUP) \
+    X(product_heads_8_##name, P_PRODUCT_HEADS_8, BY_TEAM)
 #define DEVICE_KERNELS(X) \
     DEVICE_FORMATS(KERNELS_OF_FORMAT) \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT) \
@@ -380,7 +397,7 @@
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
-    X(tally, P_TALLY, BY_GROUP) \
+    X(tally, P_TALLY, BY_GROUP) X(move, P_MOVE, BY_GROUP) \
     X(route, P_ROUTE, BY_LARGE_GROUP) X(expand, P_EXPAND, BY_LARGE_GROUP) X(weigh, P_WEIGH, BY_GROUP) \
     X(reduce, P_REDUCE, BY_GROUP) X(argmax, P_ARGMAX, BY_LARGE_GROUP) X(read, P_READ, BY_GROUP)
 
@@ -422,7 +439,7 @@ extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 /* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, product_many, accumulate, accumulate_many, score;
+    device_kernel embed, product, product_many, product_heads, accumulate, accumulate_many, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -441,6 +458,8 @@ device_kernel device_product(number_format format);
 device_kernel device_product_8(number_format format); /* block formats */
 device_kernel device_product_many(number_format format);
 device_kernel device_product_many_8(number_format format); /* block formats */
+device_kernel device_product_heads(number_format format);
+device_kernel device_product_heads_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
 device_kernel device_accumulate_many(number_format format);
 device_kernel device_score(number_format format);

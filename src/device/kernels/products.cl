@@ -200,6 +200,44 @@ DEVICE_FORMATS(X)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
+/* ------------------------------------------------------------------ a matrix per head */
+
+/* team, teams: which of all teams this one is. */
+INLINE void product_heads(int format, GLOBAL const step_record *step, GLOBAL const uchar *w,
+                          GLOBAL const ushort *scales, product_input in, GLOBAL float *y, uint heads, uint rows,
+                          uint columns, uint team, uint teams, LOCAL float *scratch)
+{
+    uint tokens = step->count, pieces = (rows + PRODUCT_ROWS - 1) / PRODUCT_ROWS;
+    for (uint item = team; item < heads * pieces; item += teams) {
+        uint h = item / pieces, first = item % pieces * PRODUCT_ROWS, before = h * tokens;
+        GLOBAL const uchar *own = row_of(format, w, h * rows, columns);
+        GLOBAL const ushort *own_scales = scales_of(format, scales, h * rows, columns);
+        if (tokens == 1)
+            product_rows(format, 1, own, own_scales, 0, first, rows, in, before, 1, columns, y, rows, FINISH_STORE,
+                         scratch);
+        for (uint t = 0; tokens > 1 && t < tokens; t += MANY_TOKENS)
+            product_rows(format, MANY_TOKENS, own, own_scales, 0, first, rows, in, before + t,
+                         least(tokens - t, MANY_TOKENS), columns, y, rows, FINISH_STORE, scratch);
+    }
+}
+
+#define PRODUCT_HEADS_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                       \
+    KERNEL(name, PARAMETERS)                                                                                  \
+    {                                                                                                         \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                           \
+        product_input in = {rounded, x, q, q_scales, q_sums};                                                 \
+        product_heads(format, step, w, scales, in, y, heads, rows, columns, GROUP *TEAMS + TEAM, GROUPS * TEAMS, \
+                      scratch);                                                                               \
+    }
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_HEADS_KERNEL(product_heads_##name, P_PRODUCT_HEADS, W_##id, false, x, 0, 0, 0)
+DEVICE_FORMATS(X)
+#undef X
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_HEADS_KERNEL(product_heads_8_##name, P_PRODUCT_HEADS_8, W_##id, true, 0, q, q_scales, q_sums)
+DEVICE_BLOCK_FORMATS(X)
+#undef X
+
 /* ------------------------------------------------------------------ input of 8 bits */
 
 /* What a block is rounded with: the scale that its values get, and its inverse; 0: all become zero. */

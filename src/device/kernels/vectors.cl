@@ -164,3 +164,20 @@ KERNEL(argmax, P_ARGMAX)
         BARRIER(); /* before the next row overwrites values and places */
     }
 }
+
+/* Returns where the values of a head of a row begin. */
+INLINE size_t head_at(uint h, uint t, uint tokens, uint length, uint row, uint head)
+{
+    return head > 0 ? (size_t)t * row + (size_t)h * head : ((size_t)h * tokens + t) * length;
+}
+
+KERNEL(move, P_MOVE)
+{
+    for (uint item = GROUP; item < step->count * heads; item += GROUPS) {
+        uint h = item % heads, t = item / heads;
+        GLOBAL const float *own = from + head_at(h, t, step->count, length, from_row, from_head);
+        GLOBAL float *there = to + head_at(h, t, step->count, length, to_row, to_head);
+        for (uint i = LANE; i < length; i += LANES)
+            there[i] = own[i];
+    }
+}

@@ -1,0 +1,95 @@
+/* device_record_latent.c - records what latent attention has before and behind the part that it shares with other attention, as
+ * latent.c computes it on the CPU. */
+#include "device_record_internal.h"
+#include "latent.h"
+
+/* Values of heads in rows of a buffer, from value `at` on; head 0: all rows of a head lie together. */
+typedef struct head_values {
+    const device_buffer *of;
+    size_t at, row, head;
+} head_values;
+
+static void move(const recorder *r, size_t heads, size_t length, head_values from, head_values to)
+{
+    LAUNCH(r, DEVICE_move, r->rows * heads, BUFFER_FROM(from.of, from.at * sizeof(float)),
+           BUFFER_FROM(to.of, to.at * sizeof(float)), UINT(heads), UINT(length), UINT(from.row), UINT(from.head),
+           UINT(to.row), UINT(to.head));
+}
+
+/* Norms `length` values of each row of a buffer in place, from value `at` on. */
+static void norm_values(const recorder *r, const device_norm *w, const device_buffer *of, size_t at, size_t length,
+                        size_t stride)
+{
+    device_argument x = BUFFER_FROM(of, at * sizeof(float));
+    LAUNCH(r, DEVICE_norm_ranges, r->rows, x, BUFFER(w->weight), NO_BUFFER, x, UINT(1), UINT(length), UINT(stride),
+           UINT(0), UINT(FINISH_STORE), FLOAT(LATENT_EPSILON), FLOAT(1));
+}
+
+/* Multiplies values of each head with the head's own matrix of m: columns of `from` become `length` values of `to`. */
+static void multiply_heads(const recorder *r, const device_matrix *m, size_t heads, size_t length, head_values from,
+                           head_values to)
+{
+    const device_vectors *v = r->v;
+    const head_values in = {.of = v->head_in}, out = {.of = v->head_out};
+    move(r, heads, m->columns, from, in);
+    record_changed(r);
+    input values = record_prepare(r, v->head_in, heads * m->columns, &m, 1);
+    size_t items = heads * items_of(length, PRODUCT_ROWS);
+    device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
+    if (values.rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_heads_8(m->format), items, w, scales, BUFFER(v->q8), BUFFER(v->q8_scales),
+               BUFFER(v->q8_sums), BUFFER(v->head_out), UINT(heads), UINT(length), UINT(m->columns));
+    else
+        LAUNCH(r, device_product_heads(m->format), items, w, scales, BUFFER(v->head_in), BUFFER(v->head_out),
+               UINT(heads), UINT(length), UINT(m->columns));
+    move(r, heads, length, out, to);
+}
+
+/* Records the product of the values between the two matrices that make queries. */
+static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    const device_matrix *up = &l->query_up;
+    size_t n = a->query_rank;
+    norm_values(r, &l->query_in_norm, v->projected, row.at[MIXER_QUERY], n, row.stride);
+    move(r, 1, n, (head_values){v->projected, row.at[MIXER_QUERY], row.stride, n}, (head_values){v->query_in, 0, n, n});
+    record_changed(r);
+    input in = record_prepare(r, v->query_in, n, &up, 1);
+    record_product(r, up, &in, all_rows, v->short_query, FINISH_STORE);
+}
+
+void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    size_t heads = a->head_count, rotated = a->head_length - a->compressed, own = short_query(a);
+    size_t key = row.at[MIXER_KEY], whole = a->head_length, queries = query_width(a);
+    head_values query = {v->projected, row.at[MIXER_QUERY], row.stride, own};
+    if (a->query_rank > 0) {
+        make_queries(r, layer, row);
+        query = (head_values){v->short_query, 0, heads * own, own};
+    }
+    norm_values(r, &l->compressed_norm, v->projected, key, a->compressed, row.stride);
+    move(r, 1, rotated, (head_values){v->projected, key + a->compressed, row.stride, whole},
+         (head_values){v->key, 0, whole, whole});
+    move(r, 1, a->compressed, (head_values){v->projected, key, row.stride, whole},
+         (head_values){v->key, rotated, whole, whole});
+    head_values turning = query;
+    turning.at += a->unrotated;
+    move(r, heads, rotated, turning, (head_values){v->query, 0, queries, whole});
+    multiply_heads(r, &l->key_up, heads, a->compressed, query, (head_values){v->query, rotated, queries, whole});
+}
+
+void record_latent_results(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const attention_shape *a = &r->model->layers[layer].attention;
+    size_t rotated = a->head_length - a->compressed;
+    multiply_heads(r, &l->value_up, a->head_count, a->value_length,
+                   (head_values){r->v->mixed, rotated, query_width(a), a->head_length},
+                   (head_values){r->v->mixed, 0, result_width(a), a->value_length});
+    record_changed(r);
+}
