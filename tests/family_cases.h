@@ -56,7 +56,10 @@ static const char *const family_cases[] = {"bamboo",
                                            "qwen3-next",
                                            "deepseek2-lite",
                                            "deepseek3",
-                                           "glm4-moe-lite"};
+                                           "glm4-moe-lite",
+                                           "qwen2-5-vl",
+                                           "qwen3-vl",
+                                           "qwen3-vl-moe"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -16,6 +16,7 @@
 #define INDEX_FILE       "model.safetensors.index.json"
 #define MAX_HEADER_BYTES 100000000 /* limit of the format                                     */
 #define QUOTED           128       /* bytes of a name in an error text                        */
+#define MAX_RANK         8         /* of a tensor that is not read: filters for pictures and films have 4 or 5 */
 
 static const struct {
     const char *dtype;
@@ -77,6 +78,28 @@ static bool get_size(const json_t *array, size_t i, uint64_t *out)
     return true;
 }
 
+/* Takes a tensor of more dimensions than hearth has as one of a foreign type: a model of text has none, and one of text and
+ * pictures has them beside the text's. */
+static hearth_status read_long_shape(const header_reader *r, const json_t *shape, stored_tensor *t)
+{
+    static const char *const types[MAX_RANK - TENSOR_MAX_RANK] = {"5 dimensions", "6 dimensions", "7 dimensions",
+                                                                  "8 dimensions"};
+    size_t rank = json_array_size(shape), bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
+    uint64_t size;
+    if (rank > MAX_RANK)
+        return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank, MAX_RANK);
+    for (size_t i = 0; i < rank; i++)
+        if (!get_size(shape, i, &size) || size == 0 || !size_multiply(bytes, size, &bytes))
+            return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is not a size, is 0 or is too large", i);
+    t->foreign = types[rank - TENSOR_MAX_RANK - 1];
+    t->format = FORMAT_STORED_COUNT;
+    t->rank = 1;
+    for (size_t i = 0; i < TENSOR_MAX_RANK; i++)
+        t->shape[i] = 1;
+    t->size_bytes = bytes;
+    return HEARTH_OK;
+}
+
 /* Reads the shape, which the file stores in reverse order (contiguous dimension last), and computes the size in
  * bytes. A scalar becomes a row of one value. */
 static hearth_status read_shape(const header_reader *r, const json_t *value, stored_tensor *t)
@@ -86,8 +109,7 @@ static hearth_status read_shape(const header_reader *r, const json_t *value, sto
     if (!json_is_array(shape))
         return refuse(r, HEARTH_FORMAT, t->name, "shape is missing or no array");
     if (rank > TENSOR_MAX_RANK)
-        return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank,
-                      TENSOR_MAX_RANK);
+        return read_long_shape(r, shape, t);
     size_t bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
     for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
         t->shape[i] = 1;

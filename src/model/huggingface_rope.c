@@ -155,8 +155,8 @@ static const struct {
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
     {"default", add_default},           {"linear", add_linear}, {"yarn", add_yarn}, {"llama3", add_llama3},
-    {"longrope", add_longrope},         {"su", add_longrope}, /* the older name */
-    {"proportional", add_proportional},
+    {"longrope", add_longrope},         {"su", add_longrope},   /* the older name */
+    {"proportional", add_proportional}, {"mrope", add_default}, /* of text alone */
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 

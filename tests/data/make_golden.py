@@ -34,7 +34,8 @@ COMMON = dict(vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_i
 
 
 def case(architecture, model_type, **settings):
-    return {**COMMON, "architectures": [architecture], "model_type": model_type, **settings}
+    named = {"architectures": [architecture]} if architecture else {}
+    return {**COMMON, **named, "model_type": model_type, **settings}
 
 
 CASES = {
@@ -75,6 +76,28 @@ CASES = {
                        rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0,
                                         "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                         "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}),
+    # text and pictures, of which the text's part alone is read
+    "qwen2-5-vl": {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "tie_word_embeddings": False,
+                   "text_config": case(None, "qwen2_5_vl_text", rope_parameters={
+                       "rope_type": "default", "rope_theta": 1000000.0, "mrope_section": [2, 3, 3]}),
+                   "vision_config": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64,
+                                         patch_size=2, spatial_merge_size=1, temporal_patch_size=1, fullatt_block_indexes=[0])},
+    "qwen3-vl": {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl", "tie_word_embeddings": True,
+                 "text_config": case(None, "qwen3_vl_text", head_dim=20, tie_word_embeddings=True,
+                                     rope_parameters={"rope_type": "default", "rope_theta": 5000000.0,
+                                                      "mrope_section": [4, 3, 3], "mrope_interleaved": True}),
+                 "vision_config": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64,
+                                       patch_size=2, spatial_merge_size=1, temporal_patch_size=1, num_position_embeddings=4,
+                                       deepstack_visual_indexes=[0])},
+    "qwen3-vl-moe": {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe",
+                     "tie_word_embeddings": False,
+                     "text_config": case(None, "qwen3_vl_moe_text", head_dim=20, num_experts=6, num_experts_per_tok=2,
+                                         moe_intermediate_size=32, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
+                                         rope_parameters={"rope_type": "default", "rope_theta": 5000000.0,
+                                                          "mrope_section": [4, 3, 3], "mrope_interleaved": True}),
+                     "vision_config": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64,
+                                           patch_size=2, spatial_merge_size=1, temporal_patch_size=1, num_position_embeddings=4,
+                                           deepstack_visual_indexes=[0])},
     "qwen3-next": case("Qwen3NextForCausalLM", "qwen3_next", num_hidden_layers=4, head_dim=32, hidden_size=72,
                        num_attention_heads=6, partial_rotary_factor=0.25, linear_conv_kernel_dim=4, linear_key_head_dim=20,
                        linear_value_head_dim=20, linear_num_key_heads=3, linear_num_value_heads=6, num_experts=7,
@@ -129,12 +152,13 @@ def draw(name, tensor, random, tied):
 
 
 def make_model(name, seed):
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     config = AutoConfig.for_model(**CASES[name])
-    config = config.get_text_config() if "text_config" in CASES[name] else config
-    config._attn_implementation = "eager"
-    config._experts_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config)
+    for part in (config, config.get_text_config()):
+        part._attn_implementation = "eager"
+        part._experts_implementation = "eager"
+    kind = AutoModelForImageTextToText if "vision_config" in CASES[name] else AutoModelForCausalLM
+    model = kind.from_config(config)
     random = np.random.default_rng([seed, *name.encode()])
     with torch.no_grad():
         state = {key: value for key, value in model.named_parameters()}
@@ -189,6 +213,17 @@ def convert(llama_cpp, folder, path):
         for converter in (model, getattr(model, "impl", model)):
             converter.set_vocab = types.MethodType(lambda self: vocabulary(self.gguf_writer), converter)
         model.write()
+
+
+def transpose_experts(folder, to):
+    """llama.cpp's converter wants a row per input, as this family's files were published; transformers saves a row per output."""
+    from safetensors.torch import load_file, save_file
+    shutil.copytree(folder, to)
+    tensors = load_file(os.path.join(folder, "model.safetensors"))
+    for key in tensors:
+        if ".experts." in key:
+            tensors[key] = tensors[key].transpose(1, 2).contiguous()
+    save_file(tensors, os.path.join(to, "model.safetensors"), metadata={"format": "pt"})
 
 
 def llama_cpp_logits(llama_cpp, path, ids):
@@ -251,7 +286,10 @@ def make(llama_cpp, out, name):
               "logit_std": round(float(logits.std()), 4),
               "source": {"logits": f"transformers {importlib.import_module('transformers').__version__}, float64", "relative_l2": {}}}
     path = os.path.join(folder, "model.gguf")
-    convert(llama_cpp, folder, path)
+    if name == "qwen3-vl-moe":
+        transpose_experts(folder, path + ".folder")
+    convert(llama_cpp, path + ".folder" if name == "qwen3-vl-moe" else folder, path)
+    shutil.rmtree(path + ".folder", ignore_errors=True)
     golden["source"]["relative_l2"]["llama.cpp"] = float(f"{distance(llama_cpp_logits(llama_cpp, path, ids + greedy), logits):.1e}")
     with open(os.path.join(folder, "golden.json"), "w") as file:
         json.dump(golden, file, indent=1)
