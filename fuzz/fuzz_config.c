@@ -5,12 +5,14 @@
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
  * Covers: src/model/huggingface_delta.c
+ * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/huggingface_ternary.c
  * Covers: src/model/hyper.c
+ * Covers: src/model/hyper_attention.c
  * Covers: src/model/rope.c
  *
  * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but
@@ -43,6 +45,15 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_VOCABULARY] = 6,
                                                 [DIMENSION_POSITIONS] = 16,
                                                 [DIMENSION_HEADS] = 2,
+                                                [DIMENSION_RESULT] = 6,
+                                                [DIMENSION_QUERY_RANK] = 4,
+                                                [DIMENSION_SHORT_QUERY] = 8,
+                                                [DIMENSION_COMPRESSED_KEY] = 6,
+                                                [DIMENSION_COMPRESSED] = 4,
+                                                [DIMENSION_UNROTATED] = 2,
+                                                [DIMENSION_VALUE] = 3,
+                                                [DIMENSION_DELTA_IN] = 32,
+                                                [DIMENSION_BETA_STEP] = 8,
                                                 [DIMENSION_KV_HEADS] = 1,
                                                 [DIMENSION_ROPE_PAIRS] = 2,
                                                 [DIMENSION_RANK] = 4,
@@ -142,6 +153,8 @@ static unsigned other_kinds(const family *f, const char *sets, uint32_t layer)
 static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
 {
     bool last = layer == LAYERS - 1;
+    if (r->needs & (NEEDS_QUERY_RANK | NEEDS_NO_QUERY_RANK))
+        return has_letter(sets, 'q') == ((r->needs & NEEDS_QUERY_RANK) != 0);
     if (r->needs & NEEDS_PER_LAYER)
         return has_letter(sets, 'i');
     if ((r->needs & NEEDS_OWN_KEYS) && last && has_letter(sets, 'k'))
@@ -152,7 +165,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
- * u matrices of layers packed, as BitNet's. The last layer has with k no keys and values, with v no values, with w twice
+ * u matrices of layers packed, as BitNet's; q two matrices that make queries, where attention is latent. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
@@ -209,12 +222,20 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         columns *= 2;
     if (folder && (r->flags & TENSOR_FIRST_HALF))
         rows *= 2;
+    if (folder && (r->flags & TENSOR_HEADS)) { /* two tensors of GGUF in one */
+        columns = sizes[DIMENSION_COMPRESSED];
+        rows = sizes[DIMENSION_HEADS] * (sizes[DIMENSION_UNROTATED] + sizes[DIMENSION_VALUE]);
+    }
+    if (folder && (r->flags & TENSOR_BY_KEYS))
+        rows = sizes[DIMENSION_DELTA_IN];
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (folder && (r->flags & TENSOR_FLAT)) /* of any shape, there: as convolutions have it */
         t = (stored_tensor){.format = FORMAT_BF16, .rank = 3, .shape = {columns, 1, rows, 1}};
     else if (((r->flags & TENSOR_EXPERTS) || numbered) && !single)
         t.shape[t.rank++] = count;
+    else if (!folder && (r->flags & TENSOR_HEADS))
+        t.shape[t.rank++] = sizes[DIMENSION_HEADS];
     t.data = values;
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
     if (folder && has_letter(sets, 'u') && t.rank == 2 && rows % 4 == 0 && strchr(r->folder_name, '%'))
@@ -283,7 +304,7 @@ static void touch_values(const float *data, uint64_t count)
 static void touch_attention(const model_layer *l, uint32_t d)
 {
     const attention_shape *a = &l->attention;
-    const matrix *const all[] = {&l->q, &l->k, &l->v, &l->attention_output};
+    const matrix *const all[] = {&l->q, &l->k, &l->v, &l->attention_output, &l->query_in, &l->key_up, &l->value_up};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
     uint32_t query = query_width(a), key = key_width(a);
@@ -291,12 +312,18 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_norm(&l->query_norm, a->norm_whole ? query : a->head_length);
     touch_norm(&l->key_norm, a->norm_whole ? key : a->head_length);
     touch_norm(&l->attention_inner_norm, query);
+    touch_norm(&l->query_in_norm, a->query_rank);
+    touch_norm(&l->compressed_norm, a->compressed);
     touch_values(l->sinks, a->head_count);
     touch_values(l->q_bias, query);
     touch_values(l->k_bias, key);
     touch_values(l->v_bias, key);
     touch_values(l->attention_output_bias, d);
-    if (a->head_count % a->kv_head_count != 0 || l->q.rows != query * (a->gated ? 2 : 1))
+    uint32_t made = a->compressed > 0 ? a->head_count * short_query(a) : query * (a->gated ? 2 : 1);
+    if (a->head_count % a->kv_head_count != 0 || l->q.rows != made || l->attention_output.columns != result_width(a))
+        abort();
+    if (a->compressed > 0 && (l->key_up.rows != a->head_count * a->compressed || l->key_up.columns != a->unrotated ||
+                              l->value_up.rows != a->head_count * a->value_length || l->v.data))
         abort();
     if (a->keys_back == 0 && (l->k.rows != key || (l->v.data && l->v.rows != key)))
         abort();
