@@ -59,7 +59,10 @@ static const char *const family_cases[] = {"bamboo",
                                            "glm4-moe-lite",
                                            "qwen2-5-vl",
                                            "qwen3-vl",
-                                           "qwen3-vl-moe"};
+                                           "qwen3-vl-moe",
+                                           "granite-hybrid",
+                                           "granite-hybrid-moe",
+                                           "mistral4"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -60,6 +60,32 @@ static void compare_tensor(const char *model, const stored_tensor *want, const s
     free(written);
 }
 
+/* The same for gate and up of experts that one has in one tensor, of each expert one after the other. */
+static bool compare_joined(const char *model, const stored_tensor *want, const checkpoint *got)
+{
+    static const char joined[] = "gate_up_exps";
+    const char *at = strstr(want->name, joined);
+    if (!at || checkpoint_find_tensor(got, want->name))
+        return false;
+    size_t half = (size_t)(want->shape[0] * want->shape[1] / 2), experts = (size_t)want->shape[2];
+    float *wanted = values_of(want, 2 * half * experts);
+    for (size_t i = 0; i < 2; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%.*s%s%s", (int)(at - want->name), want->name, i ? "up_exps" : "gate_exps",
+                 at + strlen(joined));
+        const stored_tensor *part = checkpoint_find_tensor(got, name);
+        assert_non_null(part);
+        assert_int_equal(part->shape[0] * part->shape[1] * part->shape[2], half * experts);
+        float *written = values_of(part, half * experts);
+        for (size_t e = 0; e < experts; e++)
+            if (memcmp(written + e * half, wanted + (2 * e + i) * half, half * sizeof *written) != 0)
+                fail_msg("%s: %s: expert %zu differs", model, name, e);
+        free(written);
+    }
+    free(wanted);
+    return true;
+}
+
 /* Returns the blocks of a file behind its layers, which are not read. */
 static uint32_t drafts_of(const checkpoint *c, const char *architecture, uint32_t *layers)
 {
@@ -74,18 +100,23 @@ static uint32_t drafts_of(const checkpoint *c, const char *architecture, uint32_
     return drafts;
 }
 
-/* Keys that mean nothing: llama.cpp's converter gives Nemotron-H a context of 2^20 tokens, a rotation and the epsilon of
- * another kind of norm, whatever the config says. */
-static bool is_void(const char *key)
+/* Keys that mean nothing: llama.cpp's converter gives Nemotron-H and Granite 4 a context of 2^20 tokens and a rotation, the
+ * former the epsilon of another kind of norm, whatever the config says, and the latter experts where there are none. */
+static bool is_void(const char *model, const char *key)
 {
-    return strncmp(key, "nemotron_h", 10) == 0 &&
-           (strstr(key, ".context_length") || strstr(key, ".rope.") || strstr(key, ".layer_norm_epsilon"));
+    bool nemotron = strncmp(key, "nemotron_h", 10) == 0, granite = strncmp(key, "granitehybrid", 13) == 0;
+    if (nemotron && (strstr(key, ".rope.") || strstr(key, ".layer_norm_epsilon")))
+        return true;
+    if (granite &&
+        (strstr(key, ".rope.dimension_count") || (strstr(key, ".expert_") && strcmp(model, "granite-hybrid") == 0)))
+        return true;
+    return (nemotron || granite) && strstr(key, ".context_length");
 }
 
 static void compare_key(const char *model, const key_value *want, const key_value *got, uint32_t layers,
                         uint32_t drafts)
 {
-    if (strstr(want->key, ".block_count") || strstr(want->key, ".nextn_predict_layers") || is_void(want->key))
+    if (strstr(want->key, ".block_count") || strstr(want->key, ".nextn_predict_layers") || is_void(model, want->key))
         return;
     if (!got || got->type != want->type)
         fail_msg("%s: %s: %s", model, want->key, got ? "has another type" : "is missing");
@@ -135,8 +166,10 @@ static void compare(const char *model)
         const stored_tensor *t = &want->tensors[i];
         if (sscanf(t->name, "blk.%u.", &block) == 1 && block >= layers)
             continue;
-        compare_tensor(model, t, checkpoint_find_tensor(got, t->name));
-        compared++;
+        bool joined = compare_joined(model, t, got);
+        if (!joined)
+            compare_tensor(model, t, checkpoint_find_tensor(got, t->name));
+        compared += joined ? 2 : 1;
     }
     assert_int_equal(got->tensor_count, compared);
     for (size_t i = 0; recurrent && i < want->entry_count; i++)

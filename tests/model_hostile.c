@@ -173,7 +173,7 @@ static const bad_config bad_configs[] = {
     {"rope_scaling", "{\"factor\": 2}", HEARTH_FORMAT, "rope_scaling: rope_type: is missing"},
     {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2}", HEARTH_UNSUPPORTED,
      "rope_scaling: rope_type: dynamic is not supported (known: default, linear, yarn, llama3, longrope, su, "
-     "proportional)"},
+     "proportional, mrope)"},
     {"rope_scaling", "{\"type\": \"linear\"}", HEARTH_FORMAT, "rope_scaling: factor: is missing"},
     {"rope_scaling", "{\"type\": \"linear\", \"factor\": 0}", HEARTH_FORMAT, "rope_scaling: factor: is 0"},
     {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0}", HEARTH_FORMAT,

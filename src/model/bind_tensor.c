@@ -421,6 +421,17 @@ static hearth_status divide_keys(binder *b, model_layer *l)
     return HEARTH_OK;
 }
 
+/* Refuses a layer without the first matrices of its neurons, which a file may have in several forms. */
+static hearth_status check_neurons(const binder *b, const model_layer *l, uint32_t layer)
+{
+    bool gated = l->ffn.gating != FFN_PLAIN;
+    if (l->ffn.neuron_count == 0 || (l->up.data && (l->gate.data || !gated)))
+        return HEARTH_OK;
+    const char *kind = l->ffn.router.expert_count > 0 ? "_exps" : "";
+    return fail(b->error, HEARTH_FORMAT, "%s: tensor blk.%u.ffn_%s%s.weight: is missing", b->source->path, layer,
+                l->up.data ? "gate" : "up", kind);
+}
+
 /* Refuses a recurrent layer without the matrices that a file may have in several forms. */
 static hearth_status check_recurrent(const binder *b, const model_layer *l, uint32_t layer)
 {
@@ -503,6 +514,7 @@ hearth_status bind_tensors(binder *b)
         divide_joined(&m->layers[layer]);
         TRY(divide_keys(b, &m->layers[layer]));
         TRY(check_recurrent(b, &m->layers[layer], layer));
+        TRY(check_neurons(b, &m->layers[layer], layer));
         if (!m->layers[layer].mask_in.data != !m->layers[layer].mask_out.data)
             return fail(b->error, HEARTH_FORMAT,
                         "%s: layer %u: has one of the two matrices that decide which neurons take "

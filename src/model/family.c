@@ -76,6 +76,7 @@ const family families[] = {
     {.name = "deepseek2", .model_type = "kimi_k2", .architecture = "DeepseekV3ForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     /* GLM-4.7-Flash */
     {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
+    {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
     {.name = "ernie4_5-moe", .model_type = "ernie4_5_moe", .architecture = "Ernie4_5_MoeForCausalLM",
      .rope_base = 500000, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .folder_tied = true,
      .activation = FFN_SILU, .required = {{"use_bias", false, false}}, TENSORS(llama_tensors, ernie4_5_layer)},
@@ -90,6 +91,8 @@ const family families[] = {
      .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size", .unshared = true, .file_unshared = true,
      .activation = FFN_SILU, .required = {{"use_sliding_window", false, false}}, TENSORS(llama_tensors, qwen2_moe_layer)},
     {.name = "granitemoe", .model_type = "granitemoe", .architecture = "GraniteMoeForCausalLM",
+     .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, granite_moe_layer)},
+    {.name = "granitemoe", .model_type = "granitemoeshared", .architecture = "GraniteMoeSharedForCausalLM",
      .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, granite_moe_layer)},
     {.name = "gpt-oss", .model_type = "gpt_oss", .architecture = "GptOssForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 150000, .folder_window = true, .default_window = 128, .without_window = {.period = 2},
@@ -209,6 +212,11 @@ const family families[] = {
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    /* Granite 4 */
+    {.name = "granitehybrid", .model_type = "granitemoehybrid", .architecture = "GraniteMoeHybridForCausalLM",
+     .unrotated = true, .mixers = MIXERS_KEYS, .recurrence = RECURRENCE_MAMBA2, .unit_scale = true, .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"mamba_proj_bias", false, false}, {"mamba_conv_bias", true, true}},
+     TENSORS(llama_tensors, granite_hybrid_layer)},
     {.name = "qwen35", .model_type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.25f, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},

@@ -74,8 +74,9 @@ typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA } recurrence;
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
  * neither is recurrent. LISTED: the key attention.recurrent_layers has a boolean for each layer, or else only the last of every
- * full_attention_interval layers has attention; every layer has a network. */
-typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED } layer_mixers;
+ * full_attention_interval layers has attention; every layer has a network. KEYS: a layer with heads of keys has attention, one
+ * without is recurrent; every layer has a network. */
+typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED, MIXERS_KEYS } layer_mixers;
 
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {

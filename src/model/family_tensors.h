@@ -105,8 +105,10 @@
 #define CORRECTION(folder, flags)                                                                            \
     VECTOR(BLK "exp_probs_b.bias",       folder,    LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS | (flags))
 #define EXPERTS(gate_name, up_name, down_name, flags)                                                        \
-    MATRIX(BLK "ffn_gate_exps.weight",   gate_name, LAYER(gate),   N, D, OF_EXPERTS | (flags)),              \
-    MATRIX(BLK "ffn_up_exps.weight",     up_name,   LAYER(up),     N, D, OF_EXPERTS | (flags)),              \
+    MATRIX(BLK "ffn_gate_exps.weight",   gate_name, LAYER(gate),   N, D, OF_EXPERTS | TENSOR_OPTIONAL | (flags)), \
+    MATRIX(BLK "ffn_up_exps.weight",     up_name,   LAYER(up),     N, D, OF_EXPERTS | TENSOR_OPTIONAL | (flags)), \
+    /* some GGUF files have both in one */                                                                   \
+    MATRIX(BLK "ffn_gate_up_exps.weight", NULL, LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS | TENSOR_OPTIONAL), \
     MATRIX(BLK "ffn_down_exps.weight",   down_name, LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK | (flags)), \
     MATRIX(BLK "ffn_down_t_exps.weight", NULL,      LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR)
 #define EXPERT LAYERS "mlp.experts.%u."
@@ -245,14 +247,19 @@ static const tensor_rule qwen2_moe_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
     SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
 };
-/* A folder has stacked matrices, gate and up in one. */
-static const tensor_rule granite_moe_layer[] = {
-    PRE_NORMS(0), ATTENTION_NEIGHBOURS, ROUTER(MIXTRAL "router.layer.weight"),
-    MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "input_linear.weight",  LAYER(gate),   N, D, OF_EXPERTS | TENSOR_FIRST_HALF),
-    MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "input_linear.weight",  LAYER(up),     N, D, OF_EXPERTS | TENSOR_SECOND_HALF),
-    MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "output_linear.weight", LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),
-    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
-};
+/* Granite: a folder has stacked matrices of experts, gate and up in one, and likewise of the shared one. */
+#define SHARED_MLP LAYERS "shared_mlp."
+#define GRANITE_EXPERTS                                                                                      \
+    ROUTER(MIXTRAL "router.layer.weight"),                                                                   \
+    MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "input_linear.weight",  LAYER(gate),   N, D, OF_EXPERTS | TENSOR_FIRST_HALF),  \
+    MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "input_linear.weight",  LAYER(up),     N, D, OF_EXPERTS | TENSOR_SECOND_HALF), \
+    MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "output_linear.weight", LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),       \
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR), \
+    MATRIX(BLK "ffn_gate_shexp.weight",  SHARED_MLP "input_linear.weight",  LAYER(shared.gate), S, D, TENSOR_OF_EXPERTS | TENSOR_FIRST_HALF), \
+    MATRIX(BLK "ffn_up_shexp.weight",    SHARED_MLP "input_linear.weight",  LAYER(shared.up),   S, D, TENSOR_OF_EXPERTS | TENSOR_SECOND_HALF), \
+    MATRIX(BLK "ffn_down_shexp.weight",  SHARED_MLP "output_linear.weight", LAYER(shared.down), D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK), \
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                          LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR)
+static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_EXPERTS};
 static const tensor_rule gpt_oss_layer[] = {
     POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
@@ -457,6 +464,28 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_up_shexp.weight",     MIXER "shared_experts.up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
     MATRIX(BLK "ffn_down_shexp.weight",   MIXER "shared_experts.down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
+
+/* Granite 4: most layers are recurrent; nothing rotates. Without experts the shared one is the network. */
+#define MAMBA LAYERS "mamba."
+static const tensor_rule granite_hybrid_layer[] = {
+    PRE_NORMS(0),
+    {BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, DIMENSION_HEADS, TENSOR_OF_ATTENTION, 0, DIMENSION_NONE},
+    {BLK "attn_k.weight", LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, DIMENSION_KV_HEADS, TENSOR_OF_ATTENTION, 0, DIMENSION_NONE},
+    MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION),
+    OF_RECURRENT("ssm_in.weight",     MAMBA "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),
+    OF_RECURRENT("ssm_conv1d.weight", MAMBA "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),
+    OF_RECURRENT("ssm_conv1d.bias",   MAMBA "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),
+    OF_RECURRENT("ssm_dt.bias",       MAMBA "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),
+    OF_RECURRENT("ssm_a",             MAMBA "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
+    OF_RECURRENT("ssm_d",             MAMBA "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
+    OF_RECURRENT("ssm_norm.weight",   MAMBA "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
+    OF_RECURRENT("ssm_out.weight",    MAMBA "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    MATRIX(BLK "ffn_gate.weight",     SHARED_MLP "input_linear.weight", LAYER(gate), F, D, TENSOR_OF_DENSE | TENSOR_FIRST_HALF),
+    MATRIX(BLK "ffn_up.weight",       SHARED_MLP "input_linear.weight", LAYER(up),   F, D, TENSOR_OF_DENSE | TENSOR_SECOND_HALF),
+    DOWN(SHARED_MLP "output_linear.weight", 0),
+    GRANITE_EXPERTS,
 };
 
 /* Qwen 3.5 and Qwen3-Next: most layers are recurrent, the others have gated attention. */

@@ -384,6 +384,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
                  {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                 {"shared_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"},
                  {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;

@@ -111,21 +111,23 @@ static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t 
 static hearth_status read_mamba(folder_reader *r)
 {
     static const struct {
-        const char *config_key, *key;
-    } sizes[] = {{"mamba_num_heads", "ssm.time_step_rank"},
-                 {"n_groups", "ssm.group_count"},
-                 {"ssm_state_size", "ssm.state_size"},
-                 {"conv_kernel", "ssm.conv_kernel"}};
-    uint32_t values[4], length = 0;
+        const char *config_keys[2], *key; /* Nemotron-H's name, and Granite's */
+    } sizes[] = {{{"mamba_num_heads", "mamba_n_heads"}, "ssm.time_step_rank"},
+                 {{"n_groups", "mamba_n_groups"}, "ssm.group_count"},
+                 {{"ssm_state_size", "mamba_d_state"}, "ssm.state_size"},
+                 {{"conv_kernel", "mamba_d_conv"}, "ssm.conv_kernel"},
+                 {{"mamba_head_dim", "mamba_d_head"}, NULL}};
+    bool other = r->family->mixers == MIXERS_KEYS;
+    uint32_t values[5];
     const char *activation = "silu";
     bool found;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        TRY(json_get_uint(r->config, sizes[i].config_key, &values[i], NULL, r->name, r->error));
-        TRY(folder_set_size(r, sizes[i].key, values[i]));
+        TRY(json_get_uint(r->config, sizes[i].config_keys[other], &values[i], NULL, r->name, r->error));
+        TRY(sizes[i].key ? folder_set_size(r, sizes[i].key, values[i]) : HEARTH_OK);
     }
-    TRY(json_get_uint(r->config, "mamba_head_dim", &length, NULL, r->name, r->error));
+    uint32_t length = values[4];
     if ((uint64_t)length * values[0] > UINT32_MAX)
-        return fail(r->error, HEARTH_FORMAT, "%s: mamba_head_dim: is too large", r->name);
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is too large", r->name, sizes[4].config_keys[other]);
     TRY(json_get_string(r->config, "mamba_hidden_act", &activation, &found, r->name, r->error));
     if (strcmp(activation, "silu") != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: mamba_hidden_act: %.64s is not supported", r->name, activation);
@@ -138,14 +140,47 @@ static hearth_status read_mamba(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", length * values[0]);
 }
 
+/* Sets the heads of keys of each layer where layer_types says which are recurrent: 0. */
+static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
+{
+    static const char name[] = "layer_types";
+    const json_t *list = json_object_get(r->config, name);
+    char key[KEY_SIZE];
+    if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one name per layer", r->name, name);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        const block_name *block = by_name(json_string_value(json_array_get(list, i)));
+        if (!block || block->computes)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u has no known mixer", r->name, name, i);
+        kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
+    }
+    hyper_key(key, r->family, "rope.scaling.finetuned"); /* by which llama.cpp knows that nothing is rotated */
+    TRY(checkpoint_set_bool(r->out, key, false, r->error));
+    hyper_key(key, r->family, "attention.head_count_kv");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
+}
+
+/* Refuses positions of another kind than none. */
+static hearth_status check_positions(const folder_reader *r)
+{
+    const char *kind = "nope";
+    bool found;
+    TRY(json_get_string(r->config, "position_embedding_type", &kind, &found, r->name, r->error));
+    return strcmp(kind, "nope") == 0 ? HEARTH_OK
+                                     : fail(r->error, HEARTH_UNSUPPORTED,
+                                            "%s: position_embedding_type: %.64s is not supported", r->name, kind);
+}
+
 hearth_status folder_read_mixers(folder_reader *r)
 {
-    if (r->family->mixers != MIXERS_BLOCKS)
+    bool keys = r->family->mixers == MIXERS_KEYS;
+    if (r->family->mixers != MIXERS_BLOCKS && !keys)
         return HEARTH_OK;
+    TRY(check_positions(r));
     uint32_t *numbers = mem_new_array(2 * (size_t)r->hyper.layer_count, sizeof *numbers);
     if (!numbers)
         return fail_memory(r->error, "layers", 2 * (size_t)r->hyper.layer_count * sizeof *numbers);
-    hearth_status status = list_blocks(r, numbers, numbers + r->hyper.layer_count);
+    hearth_status status = keys ? list_keys(r, numbers) : list_blocks(r, numbers, numbers + r->hyper.layer_count);
     mem_free(numbers);
     return status == HEARTH_OK ? read_mamba(r) : status;
 }

@@ -129,9 +129,15 @@ static void drop_rows(stored_tensor *t, uint32_t count)
     t->size_bytes -= count * row_bytes;
 }
 
-/* Takes half of the rows of each of stacked matrices, where they lie. */
+/* Takes half of the rows of each of a matrix, or of each of stacked ones, where they lie. */
 static hearth_status take_half(folder_reader *r, const tensor_rule *rule, const char *stored, stored_tensor *t)
 {
+    if (t->rank == 2 && t->shape[1] % 2 == 0) {
+        t->shape[1] /= 2;
+        t->size_bytes /= 2;
+        t->data = (const char *)t->data + (rule->flags & TENSOR_SECOND_HALF ? t->size_bytes : 0);
+        return HEARTH_OK;
+    }
     if (t->rank != 3 || t->shape[1] % 2 != 0)
         return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is not of matrices with an even number of rows",
                     r->out->path, stored);
@@ -259,6 +265,20 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
     return false;
 }
 
+/* Returns whether a rule is of layers with experts, in a model without, or the other way round, and another one of the right
+ * kind has the same name in the folder. */
+static bool gives_way(const folder_reader *r, const tensor_rule *rule)
+{
+    const family *f = r->family;
+    unsigned other = r->layer.ffn.router.expert_count > 0 ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS;
+    if (!(rule->flags & other) || !rule->folder_name)
+        return false;
+    for (const tensor_rule *x = f->layer_tensors; x < f->layer_tensors + f->layer_tensor_count; x++)
+        if (x != rule && x->folder_name && strcmp(x->folder_name, rule->folder_name) == 0 && !(x->flags & other))
+            return true;
+    return false;
+}
+
 /* Adds one tensor under GGUF's name, or several that it has in one. A tensor without a rule keeps its name, so that
  * binding can refuse it by name. */
 static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
@@ -273,7 +293,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     if (!rule)
         return checkpoint_add_tensor(r->out, stored, r->error);
     for (; rule; rule = family_next_rule(r->family, rule))
-        TRY(add_ruled(r, stored, rule, layer, expert));
+        if (!gives_way(r, rule))
+            TRY(add_ruled(r, stored, rule, layer, expert));
     return HEARTH_OK;
 }
 

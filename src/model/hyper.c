@@ -125,7 +125,10 @@ static hearth_status read_setting(const hyper_reader *r, const size_setting *s, 
     TRY(s->of_layer ? hyper_layer_size(r, s->key, layer, field, optional) : hyper_size(r, s->key, field, optional));
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
-    if (s->of_layer && *field == 0 && r->family->mixers == MIXERS_BLOCKS)
+    bool says_what_not =
+        r->family->mixers == MIXERS_BLOCKS ||
+        (r->family->mixers == MIXERS_KEYS && s->field == offsetof(model_layer, attention.kv_head_count));
+    if (s->of_layer && *field == 0 && says_what_not)
         return HEARTH_OK; /* says what the layer is not */
     return found ? hyper_check_size(s, *field, r->source->path, "key ", key, r->error) : HEARTH_OK;
 }
@@ -193,6 +196,12 @@ static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
     if (r->family->mixers == MIXERS_LISTED)
         return find_listed_mixer(r, layer);
     bool attends = l->attention.kv_head_count > 0;
+    if (r->family->mixers == MIXERS_KEYS) {
+        l->mixer = attends ? MIXER_ATTENTION : MIXER_RECURRENT;
+        if (!attends)
+            l->attention = (attention_shape){0};
+        return HEARTH_OK;
+    }
     if (attends && l->ffn.neuron_count > 0)
         return hyper_fail(r, HEARTH_FORMAT, "feed_forward_length",
                           "gives neurons to a layer that has heads of keys, too");
@@ -533,6 +542,11 @@ static hearth_status refuse_unknown(const hyper_reader *r)
     TRY(checkpoint_get_bool(r->source, key, &causal, &found, r->error));
     if (!causal)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.causal", "models that see the future are not supported");
+    bool rotates = false;
+    hyper_key(key, r->family, "rope.scaling.finetuned");
+    TRY(checkpoint_get_bool(r->source, key, &rotates, &found, r->error));
+    if (rotates && r->family->mixers == MIXERS_KEYS) /* there it says whether anything is rotated */
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "rope.scaling.finetuned", "layers that rotate are not supported");
     return HEARTH_OK;
 }
 

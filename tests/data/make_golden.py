@@ -38,6 +38,23 @@ def case(architecture, model_type, **settings):
     return {**COMMON, **named, "model_type": model_type, **settings}
 
 
+def mistral3(model_type, original=16, **settings):
+    rope = {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "original_max_position_embeddings": original, "llama_4_scaling_beta": 0.1}
+    return {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "tie_word_embeddings": False,
+            "text_config": case(None, model_type, max_position_embeddings=256, sliding_window=None, rope_parameters=rope, **settings),
+            "vision_config": dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                  num_attention_heads=2, head_dim=8, image_size=8, patch_size=4)}
+
+
+def granite_hybrid(**settings):
+    return case("GraniteMoeHybridForCausalLM", "granitemoehybrid", embedding_multiplier=3.0, attention_multiplier=0.1,
+                residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True, num_hidden_layers=4,
+                layer_types=["mamba", "mamba", "attention", "mamba"], position_embedding_type="nope", attention_bias=False,
+                mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=20, mamba_d_conv=4, mamba_expand=2,
+                mamba_conv_bias=True, mamba_proj_bias=False, mamba_chunk_size=16, **settings)
+
+
 CASES = {
     "gemma": case("GemmaForCausalLM", "gemma", head_dim=20, num_key_value_heads=1, tie_word_embeddings=True,
                   hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh"),
@@ -52,6 +69,9 @@ CASES = {
     "granite-moe": case("GraniteMoeForCausalLM", "granitemoe", embedding_multiplier=3.0, attention_multiplier=0.1,
                         residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True, intermediate_size=32,
                         num_local_experts=6, num_experts_per_tok=2),
+    "granite-hybrid": granite_hybrid(intermediate_size=96, shared_intermediate_size=96, num_local_experts=0, num_experts_per_tok=0),
+    "granite-hybrid-moe": granite_hybrid(intermediate_size=32, shared_intermediate_size=48, num_local_experts=6,
+                                         num_experts_per_tok=2),
     "seed-oss": case("SeedOssForCausalLM", "seed_oss", head_dim=20, attention_bias=True, attention_out_bias=False),
     "minimax-m2": case("MiniMaxM2ForCausalLM", "minimax_m2", head_dim=20, intermediate_size=32, num_local_experts=6,
                        num_experts_per_tok=2, partial_rotary_factor=0.6, rotary_dim=12, scoring_func="sigmoid",
@@ -72,16 +92,18 @@ CASES = {
     "dots1": case("Dots1ForCausalLM", "dots1", head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
                   moe_intermediate_size=32, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
                   routed_scaling_factor=2.5, scoring_func="sigmoid", num_key_value_heads=4),
-    "ministral3": case("Ministral3ForCausalLM", "ministral3", head_dim=20, max_position_embeddings=256, sliding_window=None,
-                       rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0,
-                                        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
-                                        "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}),
     # text and pictures, of which the text's part alone is read
     "qwen2-5-vl": {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "tie_word_embeddings": False,
                    "text_config": case(None, "qwen2_5_vl_text", rope_parameters={
                        "rope_type": "default", "rope_theta": 1000000.0, "mrope_section": [2, 3, 3]}),
                    "vision_config": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64,
                                          patch_size=2, spatial_merge_size=1, temporal_patch_size=1, fullatt_block_indexes=[0])},
+    "ministral3": mistral3("ministral3", head_dim=20),
+    # llama.cpp's converter leaves the growth of scores out: a context in which there is none
+    "mistral4": mistral3("mistral4", original=64, num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8,
+                         qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                         moe_intermediate_size=24, first_k_dense_replace=0, n_group=1, topk_group=1, norm_topk_prob=True,
+                         routed_scaling_factor=1.0, rope_interleave=True),
     "qwen3-vl": {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl", "tie_word_embeddings": True,
                  "text_config": case(None, "qwen3_vl_text", head_dim=20, tie_word_embeddings=True,
                                      rope_parameters={"rope_type": "default", "rope_theta": 5000000.0,
