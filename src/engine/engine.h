@@ -149,6 +149,10 @@ typedef struct row_piece {
     uint32_t first, count;
 } row_piece;
 
+/* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the
+ * threads share them; fewer per item would make the kernel convert keys more often. */
+#define ITEM_QUERIES 8
+
 /* The most rows of a batch that are taken through the matrices of heads together (latent attention). */
 #define LATENT_ROWS 32
 
@@ -219,7 +223,7 @@ typedef struct scratch {
     float *seen, *seen_gates;      /* [f]  for observers                                        */
     uint32_t *seen_neurons;        /* [f]                                                       */
     uint32_t *seen_experts;        /* [experts]                                                 */
-    float *scores;                 /* [threads][heads of a group][context]  attention           */
+    float *scores;                 /* [threads][heads of a group, at most ITEM_QUERIES][context]           */
     float *cosine, *sine;          /* [rotaries][B][pairs], of a rotary from B * rotary.first on */
     uint32_t *sequence, *position; /* [B]                                                       */
     double (*moments)[MOMENTS];    /* [layers] of the last batch, if a tracer is set            */

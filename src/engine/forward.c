@@ -164,27 +164,29 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Query heads of a group that one item computes, for one row. Where many share a key (Falcon-7B: all 71), the threads share
- * them; fewer per item would make the kernel convert keys more often. */
-#define ITEM_QUERIES 8
+/* Rows that share the keys of a run, at least, where there are so many: a run has room for few queries of long heads. */
+#define RUN_ROWS 4
 
 static uint32_t group_of(const attention_shape *a)
 {
     return a->head_count / a->kv_head_count;
 }
 
-/* Returns how many items a group of queries makes. */
-static uint32_t group_items(const attention_shape *a)
-{
-    return (group_of(a) + ITEM_QUERIES - 1) / ITEM_QUERIES;
-}
-
-/* Returns how many queries of a group an item computes for many rows: all that a run can have. */
+/* Returns how many queries of a group an item computes for many rows: all that a run can have with RUN_ROWS rows, or with
+ * fewer if a single query leaves no room for them. */
 static uint32_t heads_together(const attention_shape *a)
 {
     uint32_t most = RUN_VALUES / a->head_length, group = group_of(a);
     most = most < RUN_QUERIES ? most : RUN_QUERIES;
-    return group < most ? group : most;
+    most = most / RUN_ROWS < group ? most / RUN_ROWS : group;
+    return most > 0 ? most : 1;
+}
+
+/* Returns how many items a group of queries makes, of one row or of many. */
+static uint32_t group_items(const attention_shape *a)
+{
+    uint32_t together = heads_together(a), least = together < ITEM_QUERIES ? together : ITEM_QUERIES;
+    return (group_of(a) + least - 1) / least;
 }
 
 /* Returns how many rows of a sequence are computed together. Heads may be so long that a run has no room for the queries of
@@ -261,7 +263,8 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     const hearth_session *s = job->s;
     const attention_shape *a = &job->l->attention;
     uint32_t group = group_of(a), parts = group_items(a), together = heads_together(a);
-    float *scores = s->scratch.scores + (size_t)worker * group * s->context;
+    size_t rows = group < ITEM_QUERIES ? group : ITEM_QUERIES;
+    float *scores = s->scratch.scores + worker * rows * s->context;
     for (size_t item = begin; item < end; item++) {
         row_piece piece = s->scratch.pieces[item / parts / a->kv_head_count];
         uint32_t step = piece.count > 1 ? together : ITEM_QUERIES, from = (uint32_t)(item % parts) * step;

@@ -201,7 +201,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->seen_gates = take(&l, f, sizeof *b->seen_gates);
     b->seen_neurons = take(&l, f, sizeof *b->seen_neurons);
     b->pieces = take(&l, rows, sizeof *b->pieces);
-    b->scores = take(&l, threads * most.group * s->context, sizeof *b->scores);
+    uint32_t together = most.group < ITEM_QUERIES ? most.group : ITEM_QUERIES;
+    b->scores = take(&l, threads * together * s->context, sizeof *b->scores);
     b->cosine = take(&l, rows * most.rotated, sizeof *b->cosine);
     b->sine = take(&l, rows * most.rotated, sizeof *b->sine);
     b->sequence = take(&l, rows, sizeof *b->sequence);

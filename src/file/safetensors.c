@@ -86,7 +86,7 @@ static hearth_status read_long_shape(const header_reader *r, const json_t *shape
                                                                   "8 dimensions"};
     size_t rank = json_array_size(shape), bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
     uint64_t size;
-    if (rank > MAX_RANK)
+    if (rank <= TENSOR_MAX_RANK || rank > MAX_RANK)
         return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank, MAX_RANK);
     for (size_t i = 0; i < rank; i++)
         if (!get_size(shape, i, &size) || size == 0 || !size_multiply(bytes, size, &bytes))

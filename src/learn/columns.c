@@ -61,9 +61,10 @@ static const input_squares *find_sums(const listing *l, const tensor_rule *rule,
             continue;
         const matrix *m = (const void *)((const char *)of + rule->field);
         const input_squares *sums = &l->sums->layers[layer][readers[i].place];
-        bool is_there = m->data || (rule->flags & TENSOR_STOCK);     /* a packed model has down_t in place of down */
-        bool is_its_input = !m->data || m->columns == sums->columns; /* queries may be made of values between */
-        return is_there && is_its_input && sums->columns > 0 ? sums : NULL;
+        bool is_there = m->data || (rule->flags & TENSOR_STOCK); /* a packed model has down_t in place of down */
+        bool between =
+            rule->field == offsetof(model_layer, q) && of->attention.query_rank > 0; /* it has another input */
+        return is_there && !between && sums->columns > 0 ? sums : NULL;
     }
     return NULL;
 }

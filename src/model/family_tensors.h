@@ -259,6 +259,11 @@ static const tensor_rule qwen2_moe_layer[] = {
     MATRIX(BLK "ffn_up_shexp.weight",    SHARED_MLP "input_linear.weight",  LAYER(shared.up),   S, D, TENSOR_OF_EXPERTS | TENSOR_SECOND_HALF), \
     MATRIX(BLK "ffn_down_shexp.weight",  SHARED_MLP "output_linear.weight", LAYER(shared.down), D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK), \
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                          LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR)
+#define GRANITE_NETWORK                                                                                      \
+    MATRIX(BLK "ffn_gate.weight", SHARED_MLP "input_linear.weight", LAYER(gate), F, D, TENSOR_OF_DENSE | TENSOR_FIRST_HALF), \
+    MATRIX(BLK "ffn_up.weight",   SHARED_MLP "input_linear.weight", LAYER(up),   F, D, TENSOR_OF_DENSE | TENSOR_SECOND_HALF), \
+    DOWN(SHARED_MLP "output_linear.weight", 0)
+static const tensor_rule granite4_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_NETWORK};
 static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_EXPERTS};
 static const tensor_rule gpt_oss_layer[] = {
     POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
@@ -482,10 +487,7 @@ static const tensor_rule granite_hybrid_layer[] = {
     OF_RECURRENT("ssm_d",             MAMBA "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
     OF_RECURRENT("ssm_norm.weight",   MAMBA "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
     OF_RECURRENT("ssm_out.weight",    MAMBA "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
-    MATRIX(BLK "ffn_gate.weight",     SHARED_MLP "input_linear.weight", LAYER(gate), F, D, TENSOR_OF_DENSE | TENSOR_FIRST_HALF),
-    MATRIX(BLK "ffn_up.weight",       SHARED_MLP "input_linear.weight", LAYER(up),   F, D, TENSOR_OF_DENSE | TENSOR_SECOND_HALF),
-    DOWN(SHARED_MLP "output_linear.weight", 0),
-    GRANITE_EXPERTS,
+    GRANITE_NETWORK, GRANITE_EXPERTS,
 };
 
 /* Qwen 3.5 and Qwen3-Next: most layers are recurrent, the others have gated attention. */

@@ -16,6 +16,7 @@ typedef struct folder_reader {
     const checkpoint *folder;
     const json_t *config; /* of the text model                     */
     bool nested;          /* it is a part of a larger one: text_config */
+    bool pictures;        /* the folder has tensors for pictures or sound beside the text's */
     const char *name;     /* what errors about the config begin with */
     hearth_error *error;
     const family *family;

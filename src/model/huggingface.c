@@ -14,14 +14,30 @@
 
 /* ------------------------------------------------------------------ family */
 
-/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with the same names one has experts. */
-static const family *by_model_type(const char *model_type, const char *architecture, bool experts)
+/* Returns whether a config names recurrent layers among others. */
+static bool names_recurrent(const json_t *config)
 {
+    const json_t *list = json_object_get(config, "layer_types");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        if (type && strcmp(type, "mamba") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with the same names one has experts, or
+ * recurrent layers. */
+static const family *by_model_type(const char *model_type, const char *architecture, const json_t *config)
+{
+    bool experts = folder_has_expert_blocks(config), recurrent = names_recurrent(config);
     const family *found = NULL;
     for (size_t i = 0; i < family_count; i++)
         if (model_type ? strcmp(families[i].model_type, model_type) == 0
                        : strcmp(families[i].architecture, architecture) == 0)
-            found = !found || families[i].mixture == experts ? &families[i] : found;
+            found = !found || (families[i].mixture == experts && (families[i].mixers == MIXERS_KEYS) == recurrent)
+                        ? &families[i]
+                        : found;
     return found;
 }
 
@@ -42,7 +58,7 @@ static hearth_status find_family(folder_reader *r)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
     char known[512];
     family_list(known, sizeof known, true);
-    r->family = by_model_type(model_type, architecture, folder_has_expert_blocks(r->config));
+    r->family = by_model_type(model_type, architecture, r->config);
     if (!r->family)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name,
                     model_type ? "model_type" : "architectures", model_type ? model_type : architecture, known);
@@ -331,7 +347,7 @@ static hearth_status read_scoring(const folder_reader *r, bool *softmax)
     if (!found)
         return HEARTH_OK;
     *softmax = strcmp(name, "softmax") == 0;
-    return *softmax || strcmp(name, "sigmoid") == 0
+    return *softmax || strcmp(name, "sigmoid") == 0 || strcmp(name, "noaux_tc") == 0 /* dots.llm1's name of it */
                ? HEARTH_OK
                : fail(r->error, HEARTH_UNSUPPORTED,
                       "%s: scoring_func: %.64s is not supported (known: softmax, sigmoid)", r->name, name);
@@ -368,6 +384,21 @@ static hearth_status read_dense_layers(folder_reader *r)
     return folder_set_size(r, "leading_dense_block_count", dense);
 }
 
+/* Reads the neurons of a network that is called shared although there are no experts. */
+static hearth_status read_shared_width(folder_reader *r)
+{
+    static const char name[] = "shared_intermediate_size";
+    uint32_t neurons = 0;
+    bool found;
+    TRY(json_get_uint(r->config, name, &neurons, &found, r->name, r->error));
+    if (!found)
+        return HEARTH_OK;
+    if (neurons == 0 || neurons > UINT16_MAX * 256u)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is 0 or too large", r->name, name);
+    r->layer.ffn.neuron_count = neurons;
+    return folder_set_size(r, "feed_forward_length", neurons);
+}
+
 /* Reads the experts and how they are chosen, under the names of several families. */
 static hearth_status read_experts(folder_reader *r)
 {
@@ -393,7 +424,7 @@ static hearth_status read_experts(folder_reader *r)
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
     TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
     if (count == 0 || !has)
-        return HEARTH_OK;
+        return read_shared_width(r);
     TRY(find_size(r, useds, sizeof useds / sizeof *useds, &used));
     r->layer.ffn.router.expert_count = count;
     TRY(folder_set_size(r, "expert_count", count));
@@ -497,6 +528,8 @@ static hearth_status refuse_unknown(folder_reader *r)
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %s is not supported", r->name, s->key,
                         value ? "true" : "false");
     }
+    if (json_is_number(json_object_get(r->config, "clip_qkv")))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: clip_qkv: a number is not supported", r->name);
     const json_t *quantization = json_object_get(r->config, "quantization_config");
     return quantization && !json_is_null(quantization) ? folder_read_ternary(r, quantization) : HEARTH_OK;
 }
@@ -510,6 +543,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
         r.config = text;
         r.nested = true;
     }
+    r.pictures = r.nested || json_is_object(json_object_get(config, "vision_config"));
     TRY(find_family(&r));
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));

@@ -21,14 +21,25 @@ static hearth_status add_linear(folder_reader *r, const json_t *scaling, const c
     return folder_set_number(r, "rope.scaling.factor", factor);
 }
 
+/* Reads a number above 0; 0 says that there is none. */
+static hearth_status get_factor(const folder_reader *r, const json_t *object, const char *where, const char *key,
+                                double *out, bool *found)
+{
+    const json_t *value = json_object_get(object, key);
+    *found = false;
+    return json_is_number(value) && json_number_value(value) == 0
+               ? HEARTH_OK
+               : folder_get_positive(r, object, where, key, out, found);
+}
+
 /* Sets yarn's factor on cosine and sine where the config changes it, as transformers computes it. */
 static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling, const char *where, double factor)
 {
     double attention = 0, mscale = 0, mscale_all = 0;
     bool found, has_scale, has_all;
     TRY(folder_get_positive(r, scaling, where, "attention_factor", &attention, &found));
-    TRY(folder_get_positive(r, scaling, where, "mscale", &mscale, &has_scale));
-    TRY(folder_get_positive(r, scaling, where, "mscale_all_dim", &mscale_all, &has_all));
+    TRY(get_factor(r, scaling, where, "mscale", &mscale, &has_scale));
+    TRY(get_factor(r, scaling, where, "mscale_all_dim", &mscale_all, &has_all));
     if (r->family->latent_attention && has_all)
         TRY(folder_set_number(r, "rope.scaling.yarn_log_multiplier", 0.1 * mscale_all));
     if (!found && has_scale && has_all)
@@ -40,7 +51,7 @@ static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling,
  * apply. */
 static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const char *where)
 {
-    double factor = 1, beta_fast = 0, beta_slow = 0, growth = 0;
+    double factor = 1, beta_fast = 0, beta_slow = 0;
     uint32_t original = r->hyper.context_length;
     bool found, truncate = true;
     TRY(folder_get_positive(r, scaling, where, "factor", &factor, NULL));
@@ -60,9 +71,6 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     TRY(folder_get_positive(r, scaling, where, "beta_slow", &beta_slow, &found));
     if (found)
         TRY(folder_set_number(r, "rope.scaling.yarn_beta_slow", beta_slow));
-    TRY(folder_get_positive(r, scaling, where, "llama_4_scaling_beta", &growth, &found));
-    if (found)
-        TRY(folder_set_number(r, "attention.temperature_scale", growth));
     return add_yarn_magnitude(r, scaling, where, factor);
 }
 
@@ -213,6 +221,20 @@ static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, con
     return HEARTH_OK;
 }
 
+/* Adds how scores grow with the position. */
+static hearth_status add_growth(folder_reader *r, const json_t *scaling, const char *where)
+{
+    double growth = 0;
+    uint32_t original = 0;
+    bool found;
+    TRY(get_factor(r, scaling, where, "llama_4_scaling_beta", &growth, &found));
+    if (!found)
+        return HEARTH_OK;
+    TRY(json_get_uint(scaling, "original_max_position_embeddings", &original, NULL, where, r->error));
+    TRY(folder_set_size(r, "rope.scaling.original_context_length", original));
+    return folder_set_number(r, "attention.temperature_scale", growth);
+}
+
 /* Adds the parts of a head's pairs that turn with the three positions of a picture's parts; of text all three are the same. */
 static hearth_status add_sections(folder_reader *r, const json_t *scaling)
 {
@@ -251,5 +273,6 @@ hearth_status folder_read_rope(folder_reader *r)
     TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));
     TRY(add_sections(r, scaling));
+    TRY(scaling ? add_growth(r, scaling, where) : HEARTH_OK);
     return scaling ? read_scaling(r, scaling, where) : HEARTH_OK;
 }

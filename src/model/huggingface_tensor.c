@@ -252,14 +252,14 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
     static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
                                          "visual.",       "embed_vision.",          "embed_audio."};
     uint32_t layers = r->hyper.layer_count, number;
-    if (strncmp(name, "mtp.", 4) == 0)
+    if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0)
         return true;
     if (!rule && sscanf(name, "model.layers.%" SCNu32 ".", &number) == 1)
         return number >= layers && number - layers < r->draft_layers;
     if (rule && strchr(rule->folder_name, '%'))
         return layer >= layers && layer - layers < r->draft_layers;
     const char *from = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
-    for (size_t i = 0; r->nested && i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; r->pictures && i < sizeof others / sizeof *others; i++)
         if (strncmp(from, others[i], strlen(others[i])) == 0)
             return true;
     return false;

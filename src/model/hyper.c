@@ -365,10 +365,33 @@ static hearth_status read_predictor(const hyper_reader *r)
 /* The values of expert_gating_func that are supported. */
 enum { GATING_FUNC_SOFTMAX = 1, GATING_FUNC_SIGMOID = 2, GATING_FUNC_SOFTMAX_OF_CHOSEN = 3 };
 
+/* Returns whether experts are chosen by a correction too, as the first layer that has them says. */
+static bool has_correction(const hyper_reader *r, uint32_t layer)
+{
+    char name[TENSOR_NAME_SIZE];
+    snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", layer);
+    return checkpoint_find_tensor(r->source, name) != NULL;
+}
+
+/* Reads how scores are made. Files of GLM-4.7-Flash lack the key: with latent attention, only sigmoids are corrected. */
+static hearth_status read_scoring(const hyper_reader *r, router_shape *out)
+{
+    uint32_t function = 0, dense = 0;
+    bool found;
+    TRY(hyper_size(r, "expert_gating_func", &function, &found));
+    if (function > GATING_FUNC_SOFTMAX_OF_CHOSEN)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
+    if (function > 0)
+        out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
+    TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
+    if (function == 0 && r->family->latent_attention && has_correction(r, dense))
+        out->scoring = ROUTER_SIGMOID;
+    return HEARTH_OK;
+}
+
 /* Reads how experts are chosen. */
 static hearth_status read_router(const hyper_reader *r, router_shape *out)
 {
-    uint32_t function = 0;
     bool found;
     char key[KEY_SIZE];
     *out = (router_shape){.scoring = r->family->scoring,
@@ -385,11 +408,7 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
     TRY(hyper_positive(r, "expert_weights_scale", &out->scale, &found));
     hyper_key(key, r->family, "expert_weights_norm");
     TRY(checkpoint_get_bool(r->source, key, &out->shares, &found, r->error));
-    TRY(hyper_size(r, "expert_gating_func", &function, &found));
-    if (function > GATING_FUNC_SOFTMAX_OF_CHOSEN)
-        return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
-    if (function > 0)
-        out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
+    TRY(read_scoring(r, out));
     if (out->group_count > 1 && out->scoring == ROUTER_SOFTMAX && r->family->latent_attention)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_group_count",
                           "groups chosen by their best expert are not supported");
@@ -589,7 +608,10 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
 
 float hyper_score_gain(const hyperparameters *h, uint32_t position)
 {
-    return h->score_growth > 0 ? h->score_growth * logf(1 + (float)(position / h->score_growth_from)) : 0;
+    if (!(h->score_growth > 0))
+        return 0;
+    uint32_t times = position / h->score_growth_from;
+    return h->score_growth * logf(1 + (float)times);
 }
 
 bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned needs)

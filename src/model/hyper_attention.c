@@ -138,6 +138,8 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r)
     uint32_t layers = r->hyper->layer_count, shared = 0;
     bool found;
     TRY(hyper_size(r, name, &shared, &found));
+    if (shared > 0 && r->family->latent_attention)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, name, "is not supported with latent attention");
     if (shared >= layers)
         return hyper_fail(r, HEARTH_FORMAT, name, "is not below the number of layers");
     for (uint32_t i = layers - shared; i < layers; i++) {
@@ -187,6 +189,7 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
     if (h->rope_pairs == 0) /* no layer sees everything */
         h->rope_pairs = model_first_attention(r->model)->head_length / 2;
+    h->window_rope_pairs = h->rope_pairs;
     if (model_first_attention(r->model)->compressed > 0)
         return HEARTH_OK;
     return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
@@ -196,7 +199,7 @@ hearth_status hyper_read_growth(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
     bool found;
-    TRY(hyper_positive(r, "attention.temperature_scale", &h->score_growth, &found));
+    TRY(hyper_cap(r, "attention.temperature_scale", 0, &h->score_growth)); /* 0: they do not */
     h->score_growth_from = h->context_length;
     TRY(hyper_size(r, "rope.scaling.original_context_length", &h->score_growth_from, &found));
     return h->score_growth_from > 0 ? HEARTH_OK

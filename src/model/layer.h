@@ -65,7 +65,7 @@ typedef struct recurrent_shape {
     uint32_t head_count;                /* H                                                      */
     uint32_t value_length;              /* P: values of a head, rows of its state                 */
     uint32_t key_count;                 /* G: keys, and queries; divides head_count               */
-    bool neighbours;                    /* heads that use the same key are neighbours: head h uses key h / (H / G); false: h % G */
+    uint32_t neighbours;                /* 1: heads that use the same key are neighbours: head h uses key h / (H / G); 0: h % G */
     uint32_t key_length;                /* N: values of a key, columns of the state               */
     uint32_t window;                    /* W: tokens that the convolution sees, itself included   */
 } recurrent_shape;

@@ -1,0 +1,256 @@
+/* engine_published.c - folders and files as they were published, where they differ from what transformers and llama.cpp make
+ * today: goldens, changed to that form, must give the same logits or be refused by name. */
+#include "../src/engine/engine.h"
+#include "../src/file/gguf.h"
+#include "../src/file/weights.h"
+#include "../src/model/huggingface.h"
+
+#include "golden.h"
+
+/* Opens a golden's folder with another config, and maybe another tensor for each that `replace` takes. */
+typedef bool replace_tensor(checkpoint *to, const checkpoint *from, const stored_tensor *t);
+
+static hearth_status open_as(hearth_model **out, const char *name, const json_t *config, replace_tensor *replace,
+                             hearth_error *error)
+{
+    char folder[600];
+    checkpoint *stored, *changed, *c;
+    golden_path(folder, sizeof folder, name, "");
+    stack_check(checkpoint_create(&stored, folder, error), error);
+    stack_check(weights_add_folder(stored, folder, error), error);
+    stack_check(checkpoint_create(&changed, folder, error), error);
+    for (size_t i = 0; i < stored->tensor_count; i++)
+        if (!replace || !replace(changed, stored, &stored->tensors[i]))
+            stack_check(checkpoint_add_tensor(changed, &stored->tensors[i], error), error);
+    stack_check(checkpoint_create(&c, folder, error), error);
+    hearth_status status = huggingface_understand(c, changed, config, "config.json", error);
+    if (status == HEARTH_OK) {
+        stack_check(checkpoint_take_data(c, stored, error), error);
+        stack_check(checkpoint_take_data(c, changed, error), error);
+    }
+    checkpoint_close(stored);
+    checkpoint_close(changed);
+    if (status != HEARTH_OK) {
+        checkpoint_close(c);
+        return status;
+    }
+    return model_bind(out, c, NULL, error);
+}
+
+static json_t *config_of(const char *name)
+{
+    char path[600];
+    json_t *config;
+    hearth_error error;
+    stack_check(json_parse_file(&config, golden_path(path, sizeof path, name, "config.json"), &error), &error);
+    return config;
+}
+
+/* Reads the golden's ids with a model, which is closed, and compares with its logits. */
+static void expect_golden(hearth_model *model, const char *name)
+{
+    golden g;
+    hearth_error error;
+    stack k = {.model = model};
+    hearth_runtime_options threads = {.threads = 2};
+    hearth_engine_options options = {.activations = HEARTH_ACTIVATIONS_F32};
+    hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+    golden_load(&g, name);
+    stack_check(hearth_runtime_create(&k.runtime, &threads, &error), &error);
+    stack_check(hearth_engine_create(&k.engine, k.runtime, model, &options, &error), &error);
+    stack_check(hearth_session_create(&k.session, k.engine, &rows, &error), &error);
+    hearth_model_describe(model, &k.info);
+    float *got = malloc(g.total * g.vocabulary * sizeof *got);
+    stack_feed(&k, 0, g.ids, g.total, got);
+    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) <= 1e-5);
+    free(got);
+    stack_close(&k);
+    golden_free(&g);
+}
+
+static void expect_same(const char *name, json_t *config, replace_tensor *replace)
+{
+    hearth_model *m;
+    hearth_error error;
+    stack_check(open_as(&m, name, config, replace, &error), &error);
+    json_decref(config);
+    expect_golden(m, name);
+}
+
+static void expect_refused(const char *name, json_t *config, const char *reason)
+{
+    hearth_model *m;
+    hearth_error error;
+    assert_int_equal(open_as(&m, name, config, NULL, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, reason));
+    json_decref(config);
+}
+
+/* ------------------------------------------------------------------ folders */
+
+/* Qwen2.5-VL's config has the text's settings beside those for pictures, and names the kind of rotation. */
+static void flat_config(void **state)
+{
+    (void)state;
+    json_t *whole = config_of("qwen2-5-vl"), *flat = json_deep_copy(json_object_get(whole, "text_config"));
+    json_t *rope = json_object_get(flat, "rope_parameters");
+    json_object_update(flat, whole);
+    json_object_del(flat, "text_config");
+    json_object_set_new(rope, "type", json_string("mrope"));
+    json_object_del(rope, "rope_type");
+    json_object_set(flat, "rope_scaling", rope);
+    json_object_del(flat, "rope_parameters");
+    json_decref(whole);
+    expect_same("qwen2-5-vl", flat, NULL);
+}
+
+/* ERNIE 4.5 has tensors that guess tokens ahead, under names of their own. */
+static bool add_guesses(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    stored_tensor extra = *t;
+    extra.name = "model.mtp_emb_norm.0.weight";
+    if (strcmp(t->name, "model.norm.weight") == 0)
+        assert_int_equal(checkpoint_add_tensor(to, &extra, NULL), HEARTH_OK);
+    return false;
+}
+
+static void guesses_beside(void **state)
+{
+    (void)state;
+    expect_same("ernie4-5-moe", config_of("ernie4-5-moe"), add_guesses);
+}
+
+/* dots.llm1 names sigmoids with a correction otherwise. */
+static void scores_by_another_name(void **state)
+{
+    (void)state;
+    json_t *config = config_of("dots1");
+    json_object_set_new(config, "scoring_func", json_string("noaux_tc"));
+    expect_same("dots1", config, NULL);
+}
+
+/* Factors of 0 say that there are none (Devstral 2); a growth needs no other scaling. */
+static void factors_of_nothing(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    static const char *const zeros[] = {"llama_4_scaling_beta", "mscale", "mscale_all_dim"};
+    json_t *config = config_of("ministral3"), *text = json_object_get(config, "text_config");
+    json_t *rope = json_object_get(text, "rope_parameters");
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
+        json_object_set_new(rope, zeros[i], json_real(0));
+    stack_check(open_as(&m, "ministral3", config, NULL, &error), &error);
+    assert_true(m->hyper.score_growth == 0);
+    assert_true(m->rotaries[0].magnitude > 1); /* yarn's own factor stays */
+    hearth_model_close(m);
+    json_object_set_new(rope, "llama_4_scaling_beta", json_real(0.5));
+    json_object_set_new(rope, "rope_type", json_string("default"));
+    stack_check(open_as(&m, "ministral3", config, NULL, &error), &error);
+    assert_true(m->hyper.score_growth == 0.5f && m->hyper.score_growth_from == 16);
+    hearth_model_close(m);
+    json_decref(config);
+}
+
+/* The network of a Granite 4 without experts has the width of the shared one. */
+static void shared_width(void **state)
+{
+    (void)state;
+    json_t *config = config_of("granite-hybrid");
+    json_object_set_new(config, "intermediate_size", json_integer(32));
+    expect_same("granite-hybrid", config, NULL);
+}
+
+/* Joins gate and up, and calls them and down as Granite 4 does. */
+static bool join_network(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    char name[128], up_name[128];
+    unsigned layer;
+    stored_tensor joined = *t;
+    if (sscanf(t->name, "model.layers.%u.", &layer) != 1 || !strstr(t->name, ".mlp."))
+        return false;
+    joined.name = name;
+    snprintf(name, sizeof name, "model.layers.%u.shared_mlp.%s_linear.weight", layer,
+             strstr(t->name, "down_proj") ? "output" : "input");
+    if (strstr(t->name, "up_proj"))
+        return true;
+    if (strstr(t->name, "gate_proj")) {
+        snprintf(up_name, sizeof up_name, "model.layers.%u.mlp.up_proj.weight", layer);
+        char *both = arena_new_array(&to->memory, 2, t->size_bytes);
+        memcpy(both, t->data, t->size_bytes);
+        memcpy(both + t->size_bytes, checkpoint_find_tensor(from, up_name)->data, t->size_bytes);
+        joined.data = both;
+        joined.shape[1] *= 2;
+        joined.size_bytes *= 2;
+    }
+    assert_int_equal(checkpoint_add_tensor(to, &joined, NULL), HEARTH_OK);
+    return true;
+}
+
+/* Granite 4 without recurrent layers is a granite, whatever its type says. */
+static void hybrid_of_one_kind(void **state)
+{
+    (void)state;
+    json_t *config = config_of("granite"), *types = json_array();
+    for (int i = 0; i < 3; i++)
+        json_array_append_new(types, json_string("attention"));
+    json_object_set_new(config, "layer_types", types);
+    json_object_set_new(config, "model_type", json_string("granitemoehybrid"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "GraniteMoeHybridForCausalLM"));
+    json_object_set_new(config, "position_embedding_type", json_string("rope"));
+    json_object_set_new(config, "shared_intermediate_size", json_integer(96));
+    json_object_set_new(config, "num_local_experts", json_integer(0));
+    expect_same("granite", config, join_network);
+}
+
+/* OLMoE: null says that nothing is clipped, a number would change the result. */
+static void clipped_values(void **state)
+{
+    (void)state;
+    json_t *config = config_of("olmoe");
+    json_object_set_new(config, "clip_qkv", json_real(8));
+    expect_refused("olmoe", config, "config.json: clip_qkv: a number is not supported");
+}
+
+/* ------------------------------------------------------------------ files */
+
+/* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
+static void sigmoids_unsaid(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "glm4-moe-lite", "model.gguf"), &error), &error);
+    assert_non_null(checkpoint_find(c, "deepseek2.expert_gating_func"));
+    stack_check(checkpoint_remove_key(c, "deepseek2.expert_gating_func", &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    expect_golden(m, "glm4-moe-lite");
+}
+
+/* Latent attention has keys of its own in every layer. */
+static void latent_keys_of_others(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "deepseek3", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.shared_kv_layers", 1, &error), &error);
+    assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "attention.shared_kv_layers: is not supported with latent attention"));
+    checkpoint_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),          cmocka_unit_test(guesses_beside),
+                                       cmocka_unit_test(factors_of_nothing),   cmocka_unit_test(scores_by_another_name),
+                                       cmocka_unit_test(shared_width),         cmocka_unit_test(hybrid_of_one_kind),
+                                       cmocka_unit_test(clipped_values),       cmocka_unit_test(sigmoids_unsaid),
+                                       cmocka_unit_test(latent_keys_of_others)};
+    return run_group(tests, NULL, NULL);
+}
