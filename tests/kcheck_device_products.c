@@ -412,6 +412,110 @@ static void check_heads_case(check *c, device *d, number_format format, bool rou
     placed_free(&p);
 }
 
+/* The experts that each token of a case chose, and how many values each of them has. */
+typedef struct choice {
+    uint32_t experts, from, to, rows, columns, tokens, stride;
+    uint32_t *chosen, *counts, *ranges; /* [tokens][experts] ascending, [tokens], [experts][2] */
+} choice;
+
+/* Some of the experts [from, to) are looked at; the others may have other numbers of values. */
+static choice choice_new(uint32_t columns, uint32_t tokens, uint32_t values, uint64_t *rng)
+{
+    choice k = {.experts = 1 + (uint32_t)random_below(rng, 7), .columns = columns, .tokens = tokens};
+    k.from = (uint32_t)random_below(rng, k.experts);
+    k.to = k.from + 1 + (uint32_t)random_below(rng, k.experts - k.from);
+    k.rows = 1 + (uint32_t)random_below(rng, 20);
+    k.chosen = array_new((size_t)tokens * k.experts, sizeof *k.chosen);
+    k.counts = array_new(tokens, sizeof *k.counts);
+    k.ranges = array_new(k.experts * 2u, sizeof *k.ranges);
+    uint32_t at = 0;
+    for (uint32_t e = 0; e < k.experts; e++) {
+        bool own = e >= k.from && e < k.to;
+        k.ranges[2 * e] = at;
+        k.ranges[2 * e + 1] = at += own ? columns : values * (uint32_t)random_below(rng, 3);
+    }
+    k.stride = at;
+    for (uint32_t t = 0; t < tokens; t++) {
+        uint32_t n = 0;
+        for (uint32_t e = 0; e < k.experts; e++)
+            if (random_below(rng, 2))
+                k.chosen[(size_t)t * k.experts + n++] = e;
+        k.counts[t] = n;
+    }
+    return k;
+}
+
+static void choice_free(choice *k)
+{
+    free(k->chosen);
+    free(k->counts);
+    free(k->ranges);
+}
+
+/* Compares one value of a case with the sum over the experts that the token chose. */
+static void check_chosen_value(check *c, const choice *k, const placed *p, const input *in, bool rounded, double limit,
+                               size_t i, float before, float got)
+{
+    size_t token = i / k->rows, row = i % k->rows, at = token * k->stride;
+    double want = (double)before, sum = fabs(want);
+    for (uint32_t n = 0; n < k->counts[token]; n++) {
+        uint32_t e = k->chosen[token * k->experts + n];
+        for (size_t col = 0; e >= k->from && e < k->to && col < k->columns; col++) {
+            size_t w = ((size_t)(e - k->from) * k->rows + row) * k->columns + col;
+            double x = (double)in->values[at + col];
+            want += (double)p->decoded[w] * x;
+            sum += fabs((double)(rounded ? p->magnitudes[w] : p->decoded[w]) * x);
+        }
+        at += k->ranges[2 * e + 1] - k->ranges[2 * e];
+    }
+    expect_close(c, i, want, got, sum * limit + (double)k->columns * k->experts * 0x1p-149);
+}
+
+/* The matrices of the experts that each token chose. */
+static void check_chosen_case(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng)
+{
+    uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1;
+    bool adds = random_below(rng, 2);
+    choice k = choice_new(columns, tokens, rounded ? 32 : 8, rng);
+    product_shape s = {.format = format, .columns = k.columns * (k.to - k.from), .rounded = rounded};
+    snprintf(c->size, sizeof(c->size), "%s, experts %u to %u of %u, %u rows, %u columns, %u tokens%s%s",
+             number_formats[format].name, k.from, k.to, k.experts, k.rows, k.columns, k.tokens,
+             rounded ? " of 8 bits" : "", adds ? ", added" : "");
+    placed p = placed_new(d, format, (k.to - k.from) * k.rows, columns, false, rng);
+    input in = input_new(d, rounded, tokens, k.stride, rng);
+    size_t n = (size_t)tokens * k.rows;
+    float *got = array_new(n, sizeof(float)), *before = array_new(n, sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        before[i] = random_value(rng);
+    room step = step_new(d, tokens, NULL, NULL, NULL), y = room_new(d, before, n * sizeof(float));
+    room chosen = room_new(d, k.chosen, (size_t)tokens * k.experts * sizeof(uint32_t));
+    room counts = room_new(d, k.counts, tokens * sizeof(uint32_t));
+    room ranges = room_new(d, k.ranges, k.experts * 2u * sizeof(uint32_t));
+    size_t items = tokens * items_of(k.rows, PRODUCT_ROWS);
+    uint32_t finish = adds ? FINISH_ADD : FINISH_STORE;
+    if (rounded)
+        DEVICE_DO(c, d, device_product_chosen_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.q), room_of(&in.scales),
+                  room_of(&in.sums), room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to), UINT(k.rows),
+                  UINT(k.columns), UINT(k.stride), UINT(finish));
+    else
+        DEVICE_DO(c, d, device_product_chosen(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.x), room_of(&y), UINT(k.experts),
+                  UINT(k.from), UINT(k.to), UINT(k.rows), UINT(k.columns), UINT(k.stride), UINT(finish));
+    room_read(c, &y, got);
+    double limit = (product_depth(d, &s) + 1) * EPSILON;
+    for (size_t i = 0; i < n; i++)
+        check_chosen_value(c, &k, &p, &in, rounded, limit, i, adds ? before[i] : 0, got[i]);
+    room *rooms[] = {&ranges, &counts, &chosen, &y, &step};
+    for (size_t i = 0; i < COUNT(rooms); i++)
+        room_free(rooms[i]);
+    free(before);
+    free(got);
+    input_free(&in);
+    placed_free(&p);
+    choice_free(&k);
+}
+
 /* ---- sums of rows ---- */
 
 typedef struct sum_shape {
@@ -736,6 +840,15 @@ static void check_heads(check *c, device *d, number_format format, uint64_t *rng
     }
 }
 
+static void check_chosen(check *c, device *d, number_format format, uint64_t *rng)
+{
+    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
+        check_begin(c, device_kernels[rounded ? device_product_chosen_8(format) : device_product_chosen(format)].name);
+        for (size_t i = 0; i < 16; i++)
+            check_chosen_case(c, d, format, rounded, (some_columns(format, i) + 7) / 8 * 8, rng);
+    }
+}
+
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
@@ -787,6 +900,7 @@ void check_device_products(check *c, device *d, uint64_t seed)
         check_format(c, d, f, &rng);
         check_many(c, d, f, &rng);
         check_heads(c, d, f, &rng);
+        check_chosen(c, d, f, &rng);
     }
     uint64_t rng = seed * 131 + FORMAT_COUNT;
     check_begin(c, "product");

@@ -248,6 +248,36 @@ static void accumulate_apart(const recorder *r, const device_layer *l, const por
     }
 }
 
+/* Adds to `sums`, or stores there, what the chosen ones of the experts [from, to) make of their activations; m: their matrices. */
+static void multiply_chosen(const recorder *r, const device_layer *l, const device_matrix *m, const input *in,
+                            uint32_t from, uint32_t to, unsigned finish)
+{
+    const device_vectors *v = r->v;
+    uint32_t experts = l->router.rows + 1, d = m->rows / (to - from);
+    size_t items = r->rows * items_of(d, PRODUCT_ROWS);
+    if (in->rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_chosen_8(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(v->chosen),
+               BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(v->q8), BUFFER(v->q8_scales),
+               BUFFER(v->q8_sums), BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns),
+               UINT(l->width), UINT(finish));
+    else
+        LAUNCH(r, device_product_chosen(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(v->chosen),
+               BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(in->values), BUFFER(v->sums), UINT(experts),
+               UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width), UINT(finish));
+}
+
+/* Accumulates experts whose matrices lie as a file stores them: all neurons of those that a token chose. */
+static void accumulate_stock(const recorder *r, const device_layer *l, block_result *result)
+{
+    uint32_t experts = l->router.rows;
+    const device_matrix *each[] = {&l->down, &l->shared.down};
+    input in = record_prepare(r, r->v->first, l->width, each, 2);
+    multiply_chosen(r, l, &l->down, &in, 0, experts, FINISH_STORE);
+    if (l->shared.down.w)
+        multiply_chosen(r, l, &l->shared.down, &in, experts, experts + 1, FINISH_ADD);
+    result->sums = r->v->sums, result->parts = 1;
+}
+
 void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_list rows, block_result *result)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -260,14 +290,18 @@ void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_
         accumulate_apart(r, l, p, rows, result);
         return;
     }
-    if (!l->down_t.w) {
+    if (!l->down_t.w && !l->router.w) {
         bool at_once = !l->ffn_post_norm.weight && r->model->hyper.residual_scale == 1;
         if (!record_output(r, &l->down, v->first, at_once))
             result->sums = v->added, result->parts = 1;
         return;
     }
-    accumulate_rows(r, l, p, rows);
-    result->sums = v->sums, result->parts = device_parts(r->rows);
+    if (l->down_t.w) {
+        accumulate_rows(r, l, p, rows);
+        result->sums = v->sums, result->parts = device_parts(r->rows);
+    } else {
+        accumulate_stock(r, l, result);
+    }
     if (l->router.w && l->down_bias)
         add_expert_biases(r, l, result);
 }

@@ -53,9 +53,9 @@ mixer_row device_mixer_row(const model_layer *l)
 }
 
 /* Of the layers on the device the most neurons (that a token uses), hidden units of a predictor, hidden units of experts'
- * masks, and results of the matrices that read a mixer's input. */
+ * masks, neurons of the experts whose `down` is as stored, and results of the matrices that read a mixer's input. */
 typedef struct widths {
-    uint32_t neurons, hidden, masks;
+    uint32_t neurons, hidden, masks, stock;
     size_t projected;
 } widths;
 
@@ -69,6 +69,8 @@ static widths widest_rows(const hearth_session *s)
             w.projected = w.projected > projected ? w.projected : projected;
         w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
+        if (l->router.w && l->down.w)
+            w.stock = w.stock > l->width ? w.stock : l->width;
         w.masks = w.masks > device_mask_width(s, i) ? w.masks : device_mask_width(s, i);
     }
     uint32_t part = device_stream_widest(s);
@@ -174,6 +176,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t heads = most.latent_heads, head_in = heads * most.head_in;
     wide = wide > head_in ? wide : head_in;
+    wide = wide > w.stock ? wide : w.stock;
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";

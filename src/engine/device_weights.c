@@ -202,7 +202,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
                        matrix_bytes(&from->shared.up) + matrix_bytes(&e->down_t) + matrix_bytes(&e->shared_down_t) +
-                       (e->down_t.data ? 0 : matrix_bytes(&from->down));
+                       (e->down_t.data ? 0 : matrix_bytes(&from->down) + matrix_bytes(&from->shared.down));
         all += matrix_bytes(&from->mask_out);
         bytes += all * neurons / (f > 0 ? f : 1) +
                  (neurons > 0 ? matrix_bytes(&from->router) + matrix_bytes(&from->mask_in) : 0);
@@ -395,7 +395,8 @@ void device_weights_destroy(device_weights *w)
         device_matrix *matrices[] = {&l->query_up,   &l->key_up,      &l->value_up,  &l->mixer_output,  &l->gate,
                                      &l->up,         &l->down_t,      &l->down,      &l->fc1,           &l->fc2,
                                      &l->router,     &l->mask_in,     &l->mask_out,  &l->shared_gate,   &l->latent_in,
-                                     &l->latent_out, &l->shared.gate, &l->shared.up, &l->shared.down_t, &l->shared.fc2};
+                                     &l->latent_out, &l->shared.gate, &l->shared.up, &l->shared.down_t, &l->shared.down,
+                                     &l->shared.fc2};
         const device_norm norms[] = {l->attention_norm,
                                      l->ffn_norm,
                                      l->attention_post_norm,

@@ -21,6 +21,10 @@ typedef struct device_matrix {
 
 #define STACK_ROWS 8
 
+/* Values of which `down` of experts has a multiple per row, if it is multiplied as it is stored: those that are rounded to 8
+ * bits together. */
+#define STOCK_VALUES 32
+
 /* Returns the rows that a matrix takes in a stack if another follows; their results are as far apart. */
 static inline uint32_t stacked(uint32_t rows)
 {
@@ -82,6 +86,7 @@ typedef struct device_layer {
     device_matrix latent_in, latent_out; /* as in model_layer                                          */
     struct {
         device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
+        device_matrix down;                  /* [d][shared_neurons] beside the others' `down`                 */
     } shared;
     uint32_t shared_count, own_width;             /* neurons of the device; the most others that a token uses      */
     size_t shared_at;                             /* where they begin in a row of lists and activations            */
@@ -92,7 +97,7 @@ typedef struct device_layer {
     device_buffer *mask_ranges;                   /* [expert_count + 1][2] rows of each expert's mask_in            */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
-    device_matrix down;                 /* ... [d][f]                                         */
+    device_matrix down;                 /* ... [d][f], of experts [expert_count][d][expert_neurons] */
     device_matrix fc1, fc2;             /* fc1 is always whole, fc2 has n rows                */
     device_buffer *gate_bias, *up_bias; /* [n], or NULL                                       */
     device_norm ffn_inner_norm;         /* [n]                                                */
@@ -127,6 +132,16 @@ struct engine_layer;
 static inline bool device_apart(const model_layer *l)
 {
     return l->ffn.latent > 0 || l->experts_norm.weight;
+}
+
+/* Returns whether a device computes the experts of a layer from `down` as it is stored, with all neurons of those that a token
+ * chose: none is skipped, and what each of them gives is a whole number of blocks. */
+static inline bool device_takes_stock_experts(const model_layer *l, selector_kind selector)
+{
+    const ffn_shape *f = &l->ffn;
+    return f->router.expert_count > 0 && selector == SELECTOR_ALL && l->down.data && !device_apart(l) &&
+           !l->mask_in.data && !l->ffn_inner_norm.weight && f->expert_neurons % STOCK_VALUES == 0 &&
+           f->shared_neurons % STOCK_VALUES == 0;
 }
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */

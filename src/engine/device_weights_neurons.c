@@ -172,8 +172,10 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
         TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
         TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
     }
-    return e->down_t.data ? upload_stacks(l, &down_t, 1, layer)
-                          : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
+    if (e->down_t.data)
+        return upload_stacks(l, &down_t, 1, layer);
+    TRY(upload_whole(l, &to->down, &from->down, layer, "ffn_down"));
+    return upload_whole(l, &to->shared.down, &from->shared.down, layer, "ffn_down_shexp");
 }
 
 /* Returns whether it is counted how often each neuron of a layer is listed: so they may change sides while it runs, if both

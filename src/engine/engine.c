@@ -1,5 +1,6 @@
 /* engine.c - prepares the layers of a model under a placement on a runtime, and states what a run guarantees. */
 #include "engine.h"
+#include "device_weights.h"
 #include "follow.h"
 
 #include "../base/clock.h"
@@ -123,7 +124,8 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const layer_placement *p = &e->placement->layers[i];
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
-        bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
+        bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0 &&
+                       !device_takes_stock_experts(&m->layers[i], p->selector);
         TRY(placement_check_selector(p->selector, m, t, i, error));
         if (some && m->layers[i].ffn.cuts)
             return fail(error, HEARTH_UNSUPPORTED,

@@ -3,6 +3,7 @@
 #include "load.h"
 
 #include "../base/memory.h"
+#include "../engine/device_weights.h"
 #include "../engine/engine.h"
 #include "../model/tune.h"
 
@@ -214,7 +215,7 @@ static const char *lacks(const model_layer *l, const engine_layer *e)
         return "its selector does not run there";
     if (e->rows)
         return "neurons of it are left out";
-    if (l->ffn.router.expert_count > 0 && !e->down_t.data)
+    if (l->ffn.router.expert_count > 0 && !e->down_t.data && !device_takes_stock_experts(l, e->selector))
         return "its experts have no row per neuron, which `hearth pack` gives them";
     return NULL;
 }

@@ -28,6 +28,7 @@ static const device_format formats[FORMAT_COUNT] = {
                      .product = DEVICE_product_##name,                 \
                      .product_many = DEVICE_product_many_##name,       \
                      .product_heads = DEVICE_product_heads_##name,     \
+                     .product_chosen = DEVICE_product_chosen_##name,   \
                      .accumulate = DEVICE_accumulate_##name,           \
                      .accumulate_many = DEVICE_accumulate_many_##name, \
                      .score = DEVICE_score_##name},
@@ -35,10 +36,11 @@ static const device_format formats[FORMAT_COUNT] = {
 #undef X
 };
 
-/* Those for activations of 8 bits, of few tokens, of many and of heads; only block formats have them. */
-static const device_kernel products_8[FORMAT_COUNT][3] = {
-#define X(ID, name, values, value_bytes, scale_bytes) \
-    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name, DEVICE_product_heads_8_##name},
+/* Those for activations of 8 bits, of few tokens, of many, of heads and of experts; only block formats have them. */
+static const device_kernel products_8[FORMAT_COUNT][4] = {
+#define X(ID, name, values, value_bytes, scale_bytes)                                                      \
+    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name, DEVICE_product_heads_8_##name, \
+                     DEVICE_product_chosen_8_##name},
     DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
@@ -115,6 +117,17 @@ device_kernel device_product_heads_8(number_format format)
 {
     assert(device_has_format(format) && number_is_block(format));
     return products_8[format][2];
+}
+
+device_kernel device_product_chosen(number_format format)
+{
+    return row_of(format)->product_chosen;
+}
+
+device_kernel device_product_chosen_8(number_format format)
+{
+    assert(device_has_format(format) && number_is_block(format));
+    return products_8[format][3];
 }
 
 device_kernel device_accumulate(number_format format)

@@ -139,6 +139,20 @@
     B(const uchar, w) B(const ushort, scales) B(const schar, q) B(const float, q_scales) B(const int, q_sums) B(float, y) \
         V(heads) V(rows) V(columns)
 
+/* Products of the experts that each token chose with their own values: y[t] gets, as `finish` says, the sum of W[e] . x[t][place]
+ * over those of chosen [R][experts] (the first chosen_count[t]) that are in [from, to), in their order. W[e] are `rows` rows of
+ * w, that of `from` first. x [T][stride] has the values of all chosen experts one after another, of expert e as many as
+ * ranges[e] spans, which is `columns` for those in [from, to). y [T][rows]. All
+ * spans are multiples of 8; of 32 with values of 8 bits, which come as for P_PRODUCT_8.
+ * items: R * ceil(rows / PRODUCT_ROWS) */
+#define P_PRODUCT_CHOSEN(B, V, F)                                                                                       \
+    B(const uchar, w) B(const ushort, scales) B(const uint, chosen) B(const uint, chosen_count) B(const uint, ranges)   \
+        B(const float, x) B(float, y) V(experts) V(from) V(to) V(rows) V(columns) V(stride) V(finish)
+#define P_PRODUCT_CHOSEN_8(B, V, F)                                                                                     \
+    B(const uchar, w) B(const ushort, scales) B(const uint, chosen) B(const uint, chosen_count) B(const uint, ranges)   \
+        B(const schar, q) B(const float, q_scales) B(const int, q_sums) B(float, y) V(experts) V(from) V(to) V(rows)    \
+        V(columns) V(stride) V(finish)
+
 /* Copies `length` values of each of `heads` heads of each row. Those of head h of row t are at t * from_row + h * from_head,
  * and go to t * to_row + h * to_head. A distance of heads that is 0 says that each head has its values of all T rows together:
  * [heads][T][length].
@@ -382,10 +396,11 @@
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
     X(embed_##name, P_EMBED, BY_GROUP) X(product_##name, P_PRODUCT, BY_TEAM) X(accumulate_##name, P_ACCUMULATE, BY_LARGE_GROUP) \
     X(score_##name, P_SCORE, BY_TEAM) X(product_many_##name, P_PRODUCT_MANY, BY_GROUP) \
-    X(product_heads_##name, P_PRODUCT_HEADS, BY_TEAM) X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
+    X(product_heads_##name, P_PRODUCT_HEADS, BY_TEAM) X(product_chosen_##name, P_PRODUCT_CHOSEN, BY_TEAM) \
+    X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
 #define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) \
     X(product_8_##name, P_PRODUCT_8, BY_TEAM) X(product_many_8_##name, P_PRODUCT_MANY_8, BY_GROUP) \
-    X(product_heads_8_##name, P_PRODUCT_HEADS_8, BY_TEAM)
+    X(product_heads_8_##name, P_PRODUCT_HEADS_8, BY_TEAM) X(product_chosen_8_##name, P_PRODUCT_CHOSEN_8, BY_TEAM)
 #define DEVICE_KERNELS(X) \
     DEVICE_FORMATS(KERNELS_OF_FORMAT) \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT) \
@@ -439,7 +454,7 @@ extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 /* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, product_many, product_heads, accumulate, accumulate_many, score;
+    device_kernel embed, product, product_many, product_heads, product_chosen, accumulate, accumulate_many, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -460,6 +475,8 @@ device_kernel device_product_many(number_format format);
 device_kernel device_product_many_8(number_format format); /* block formats */
 device_kernel device_product_heads(number_format format);
 device_kernel device_product_heads_8(number_format format); /* block formats */
+device_kernel device_product_chosen(number_format format);
+device_kernel device_product_chosen_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
 device_kernel device_accumulate_many(number_format format);
 device_kernel device_score(number_format format);

@@ -221,13 +221,13 @@ INLINE void product_heads(int format, GLOBAL const step_record *step, GLOBAL con
     }
 }
 
-#define PRODUCT_HEADS_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                       \
-    KERNEL(name, PARAMETERS)                                                                                  \
-    {                                                                                                         \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                           \
-        product_input in = {rounded, x, q, q_scales, q_sums};                                                 \
+#define PRODUCT_HEADS_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                          \
+    KERNEL(name, PARAMETERS)                                                                                     \
+    {                                                                                                            \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
+        product_input in = {rounded, x, q, q_scales, q_sums};                                                    \
         product_heads(format, step, w, scales, in, y, heads, rows, columns, GROUP *TEAMS + TEAM, GROUPS * TEAMS, \
-                      scratch);                                                                               \
+                      scratch);                                                                                  \
     }
 #define X(id, name, values, value_bytes, scale_bytes) \
     PRODUCT_HEADS_KERNEL(product_heads_##name, P_PRODUCT_HEADS, W_##id, false, x, 0, 0, 0)
@@ -235,6 +235,83 @@ DEVICE_FORMATS(X)
 #undef X
 #define X(id, name, values, value_bytes, scale_bytes) \
     PRODUCT_HEADS_KERNEL(product_heads_8_##name, P_PRODUCT_HEADS_8, W_##id, true, 0, q, q_scales, q_sums)
+DEVICE_BLOCK_FORMATS(X)
+#undef X
+
+/* ------------------------------------------------------------------ a matrix per expert */
+
+/* Returns the values from `at` on of an input as an input of their own. */
+INLINE product_input input_from(product_input in, size_t at)
+{
+    product_input from = in;
+    if (in.rounded) {
+        from.q += at;
+        from.q_scales += at / 32;
+        from.q_sums += at / 32;
+    } else {
+        from.x += at;
+    }
+    return from;
+}
+
+/* Adds to `sums` the products of rows from `first` on of each matrix of a token's chosen experts with that expert's values. */
+INLINE void add_chosen(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, GLOBAL const uint *chosen,
+                       uint chosen_count, GLOBAL const uint *ranges, product_input in, uint from, uint to, uint first,
+                       uint rows, uint columns, wide sums[][PRODUCT_ROWS])
+{
+    uint place = 0;
+    for (uint k = 0; k < chosen_count; k++) {
+        uint e = chosen[k];
+        if (e >= from && e < to) {
+            product_input own = input_from(in, place);
+            item_rows row;
+            for (uint r = 0; r < PRODUCT_ROWS; r++) {
+                uint at = (e - from) * rows + listed_row(0, first, r, rows);
+                row.w[r] = row_of(format, w, at, columns);
+                row.scales[r] = scales_of(format, scales, at, columns);
+            }
+            if (in.rounded)
+                add_blocks(format, 1, &row, own, 0, 1, columns, sums);
+            else
+                add_floats(format, 1, &row, own, 0, 1, columns, sums);
+        }
+        place += ranges[2 * e + 1] - ranges[2 * e];
+    }
+}
+
+/* team, teams: which of all teams this one is. */
+INLINE void product_chosen(int format, GLOBAL const step_record *step, GLOBAL const uchar *w,
+                           GLOBAL const ushort *scales, GLOBAL const uint *chosen, GLOBAL const uint *chosen_count,
+                           GLOBAL const uint *ranges, product_input in, GLOBAL float *y, uint experts, uint from,
+                           uint to, uint rows, uint columns, uint stride, uint finish, uint team, uint teams,
+                           LOCAL float *scratch)
+{
+    uint pieces = (rows + PRODUCT_ROWS - 1) / PRODUCT_ROWS;
+    for (uint item = team; item < step->count * pieces; item += teams) {
+        uint t = item / pieces, first = item % pieces * PRODUCT_ROWS;
+        wide sums[1][PRODUCT_ROWS];
+        for (uint r = 0; r < PRODUCT_ROWS; r++)
+            sums[0][r] = wide_zero();
+        add_chosen(format, w, scales, chosen + (size_t)t * experts, chosen_count[t], ranges,
+                   input_from(in, (size_t)t * stride), from, to, first, rows, columns, sums);
+        store_rows(sums, 1, 1, y + (size_t)t * rows + first, rows, rows - first, finish, scratch);
+    }
+}
+
+#define PRODUCT_CHOSEN_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                               \
+    KERNEL(name, PARAMETERS)                                                                                           \
+    {                                                                                                                  \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                    \
+        product_input in = {rounded, x, q, q_scales, q_sums};                                                          \
+        product_chosen(format, step, w, scales, chosen, chosen_count, ranges, in, y, experts, from, to, rows, columns, \
+                       stride, finish, GROUP *TEAMS + TEAM, GROUPS * TEAMS, scratch);                                  \
+    }
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_CHOSEN_KERNEL(product_chosen_##name, P_PRODUCT_CHOSEN, W_##id, false, x, 0, 0, 0)
+DEVICE_FORMATS(X)
+#undef X
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_CHOSEN_KERNEL(product_chosen_8_##name, P_PRODUCT_CHOSEN_8, W_##id, true, 0, q, q_scales, q_sums)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
