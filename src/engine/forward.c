@@ -182,11 +182,12 @@ static uint32_t heads_together(const attention_shape *a)
     return most > 0 ? most : 1;
 }
 
-/* Returns how many items a group of queries makes, of one row or of many. */
+/* Returns how many items a group of queries makes, of one row or of many: one at least. */
 static uint32_t group_items(const attention_shape *a)
 {
     uint32_t together = heads_together(a), least = together < ITEM_QUERIES ? together : ITEM_QUERIES;
-    return (group_of(a) + least - 1) / least;
+    uint32_t items = (group_of(a) + least - 1) / least;
+    return items > 0 ? items : 1;
 }
 
 /* Returns how many rows of a sequence are computed together. Heads may be so long that a run has no room for the queries of
