@@ -253,7 +253,7 @@ static void networks_beside_experts_may_be_apart(void **state)
 /* Of the experts of a model: which a device computes from `down` as it is stored. */
 static const struct stock_case {
     const char *model;
-    bool stays; /* else its rows are no whole blocks (STOCK_VALUES) */
+    bool stays; /* else its rows are no whole blocks (Q8_BLOCK) */
 } stock_cases[] = {
     {"qwen3-moe", true},  {"gpt-oss", true},   {"dots1", true}, /* these have biases, those a shared expert */
     {"qwen2-moe", false}, {"glm4-moe", false},
@@ -312,6 +312,28 @@ static void check_stock(hearth_runtime *runtime, const char *spec, const struct 
     golden_free(&g);
 }
 
+/* What a device has no kernels for needs a row per neuron, which comes in a format that it has; so does what is skipped. */
+static void other_experts_need_rows(void **state)
+{
+    (void)state;
+    hearth_model *model;
+    hearth_error error;
+    char path[600];
+    stack_check(hearth_model_open(&model, golden_path(path, sizeof path, "dots1", "model.gguf"), NULL, &error), &error);
+    model_layer *last = &model->layers[model->hyper.layer_count - 1];
+    assert_true(device_takes_stock_experts(last, SELECTOR_ALL));
+    assert_false(device_takes_stock_experts(last, SELECTOR_SIGN));
+    matrix *const each[] = {&last->down, &last->shared.down};
+    for (size_t i = 0; i < 2; i++) {
+        number_format format = each[i]->format;
+        each[i]->format = FORMAT_Q5_0;
+        assert_false(device_takes_stock_experts(last, SELECTOR_ALL));
+        each[i]->format = format;
+    }
+    assert_false(device_takes_stock_experts(&model->layers[0], SELECTOR_ALL)); /* has none */
+    hearth_model_close(model);
+}
+
 static void whole_experts_stay_as_stored(void **state)
 {
     (void)state;
@@ -343,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_on_every_device), cmocka_unit_test(keys_may_be_values),
-        cmocka_unit_test(networks_beside_experts_may_be_apart), cmocka_unit_test(whole_experts_stay_as_stored)};
+        cmocka_unit_test(networks_beside_experts_may_be_apart), cmocka_unit_test(other_experts_need_rows),
+        cmocka_unit_test(whole_experts_stay_as_stored)};
     return run_group(tests, NULL, NULL);
 }

@@ -21,10 +21,6 @@ typedef struct device_matrix {
 
 #define STACK_ROWS 8
 
-/* Values of which `down` of experts has a multiple per row, if it is multiplied as it is stored: those that are rounded to 8
- * bits together. */
-#define STOCK_VALUES 32
-
 /* Returns the rows that a matrix takes in a stack if another follows; their results are as far apart. */
 static inline uint32_t stacked(uint32_t rows)
 {
@@ -135,14 +131,9 @@ static inline bool device_apart(const model_layer *l)
 }
 
 /* Returns whether a device computes the experts of a layer from `down` as it is stored, with all neurons of those that a token
- * chose: none is skipped, and what each of them gives is a whole number of blocks. */
-static inline bool device_takes_stock_experts(const model_layer *l, selector_kind selector)
-{
-    const ffn_shape *f = &l->ffn;
-    return f->router.expert_count > 0 && selector == SELECTOR_ALL && l->down.data && !device_apart(l) &&
-           !l->mask_in.data && !l->ffn_inner_norm.weight && f->expert_neurons % STOCK_VALUES == 0 &&
-           f->shared_neurons % STOCK_VALUES == 0;
-}
+ * chose: none is skipped, what each of them gives is a whole number of blocks, and devices have the format. Else they need a row
+ * per neuron. */
+bool device_takes_stock_experts(const model_layer *l, selector_kind selector);
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */
 const char *device_lacks(const model_layer *l);
