@@ -60,6 +60,33 @@ STORED = """new Promise((resolve) => {
 })"""
 
 
+# Until the page is loaded again, streams of events come in pieces of 200 bytes, 30 ms apart.
+PACED_FETCH = """(() => {
+  const fetchAtOnce = window.fetch
+  window.fetch = async (what, how) => {
+    const reply = await fetchAtOnce(what, how)
+    if (!(reply.headers.get('content-type') ?? '').startsWith('text/event-stream'))
+      return reply
+    const reader = reply.body.getReader(), pieces = []
+    return new Response(new ReadableStream({
+      start: (to) => how?.signal?.addEventListener('abort', () => to.error(how.signal.reason)),
+      pull: async (to) => {
+        await new Promise((resolve) => setTimeout(resolve, 30))
+        if (pieces.length === 0) {
+          const { done, value } = await reader.read()
+          if (done)
+            return to.close()
+          for (let at = 0; at < value.length; at += 200)
+            pieces.push(value.subarray(at, at + 200))
+        }
+        to.enqueue(pieces.shift())
+      },
+      cancel: (why) => reader.cancel(why),
+    }), reply)
+  }
+})()"""
+
+
 class Page:
     """The page in the browser, with what a person does to it."""
 
@@ -71,7 +98,6 @@ class Page:
     def fresh(self):
         """Empties what the browser keeps, and the mock."""
         self.browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
-        self.throttle(-1)
         self.browser.call("Emulation.clearDeviceMetricsOverride")
         self.browser.call("Emulation.setEmulatedMedia", features=[])
         self.browser.open(self.base + "icon.svg")
@@ -105,14 +131,11 @@ class Page:
             {"name": name.replace("_", "-"), "value": value} for name, value in features.items()])
 
     def slow_down(self):
-        """Lets a server's answer arrive slowly, where it is no mock that waits between its pieces. Chromium delays what it
-        reads at once, up to 64 KiB if it is late, until all of it is due: that must take less than a wait."""
+        """Lets a server's answer arrive slowly, where it is no mock that waits between its pieces: the page gets what it
+        fetches a piece at a time. (A slower network does not do: what the browser reads at once, which may be the whole
+        answer, it gives the page at once.)"""
         if self.mock("seen") == {}:
-            self.throttle(12000)
-
-    def throttle(self, bytes_per_second):
-        self.browser.call("Network.emulateNetworkConditions", offline=False, latency=0, uploadThroughput=-1,
-                          downloadThroughput=bytes_per_second)
+            self.run(PACED_FETCH)
 
     def send(self, text):
         self.run("document.getElementById('message').focus()")
