@@ -211,18 +211,7 @@ static void keys_that_lie_together(void **state)
     assert_int_equal(joined, 3);
     mem_free(tensors);
     stack_check(model_bind(&k.model, c, NULL, &error), &error);
-    hearth_runtime_options threads = {.threads = 2};
-    stack_check(hearth_runtime_create(&k.runtime, &threads, &error), &error);
-    hearth_engine_options options = {.activations = HEARTH_ACTIVATIONS_F32};
-    stack_check(hearth_engine_create(&k.engine, k.runtime, k.model, &options, &error), &error);
-    hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
-    stack_check(hearth_session_create(&k.session, k.engine, &rows, &error), &error);
-    hearth_model_describe(k.model, &k.info);
-    float *got = malloc(g.total * g.vocabulary * sizeof *got);
-    stack_feed(&k, 0, g.ids, g.total, got);
-    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) <= 1e-5);
-    free(got);
-    stack_close(&k);
+    golden_expect(k.model, &g);
     golden_free(&g);
 }
 

@@ -46,25 +46,12 @@ static json_t *config_of(const char *name)
     return config;
 }
 
-/* Reads the golden's ids with a model, which is closed, and compares with its logits. */
+/* Compares a model, which is closed, with a golden of this name. */
 static void expect_golden(hearth_model *model, const char *name)
 {
     golden g;
-    hearth_error error;
-    stack k = {.model = model};
-    hearth_runtime_options threads = {.threads = 2};
-    hearth_engine_options options = {.activations = HEARTH_ACTIVATIONS_F32};
-    hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
     golden_load(&g, name);
-    stack_check(hearth_runtime_create(&k.runtime, &threads, &error), &error);
-    stack_check(hearth_engine_create(&k.engine, k.runtime, model, &options, &error), &error);
-    stack_check(hearth_session_create(&k.session, k.engine, &rows, &error), &error);
-    hearth_model_describe(model, &k.info);
-    float *got = malloc(g.total * g.vocabulary * sizeof *got);
-    stack_feed(&k, 0, g.ids, g.total, got);
-    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) <= 1e-5);
-    free(got);
-    stack_close(&k);
+    golden_expect(model, &g);
     golden_free(&g);
 }
 

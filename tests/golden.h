@@ -141,4 +141,23 @@ static inline void stack_feed(stack *s, uint32_t sequence, const int32_t *ids, s
         stack_check(hearth_session_logits(s->session, 0, count, logits, &error), &error);
 }
 
+/* Computes a golden's text in float32 with a model, which is closed: the logits must be the golden's. */
+static inline void golden_expect(hearth_model *model, const golden *of)
+{
+    hearth_error error;
+    stack s = {.model = model};
+    hearth_runtime_options threads = {.threads = 2};
+    hearth_engine_options options = {.activations = HEARTH_ACTIVATIONS_F32};
+    hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+    stack_check(hearth_runtime_create(&s.runtime, &threads, &error), &error);
+    stack_check(hearth_engine_create(&s.engine, s.runtime, model, &options, &error), &error);
+    stack_check(hearth_session_create(&s.session, s.engine, &rows, &error), &error);
+    hearth_model_describe(model, &s.info);
+    float *got = malloc(of->total * of->vocabulary * sizeof *got);
+    stack_feed(&s, 0, of->ids, of->total, got);
+    assert_true(relative_l2(got, of->logits, of->total * of->vocabulary) <= 1e-5);
+    free(got);
+    stack_close(&s);
+}
+
 #endif

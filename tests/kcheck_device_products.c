@@ -1,124 +1,16 @@
-/* kcheck_device_products.c - embed, product, product_8, quantize, accumulate, score, reduce and read of one device, every
- * format, odd sizes, lists, and packing on the way.
+/* kcheck_device_products.c - embed, product, product_8, quantize, accumulate, reduce and read of one device, every
+ * format, odd sizes, lists, and packing on the way. What reads several matrices is in kcheck_device_several.c.
  *
  * The bound is that of kcheck_products.c: where no term takes part in more than c additions, |got - exact| <= c *
  * EPSILON * sum |w x| (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). A kernel may add up a row
  * in any order, so c is the number of terms that one lane can get, and a few for the lanes of a group, scales and
  * `finish`. What has one right answer (decoding, rounding to 8 bits, sums of integers) must have its bits. */
-#include "kcheck_device.h"
-
-#include "../src/device/packing.h"
-#include "../src/number/half.h"
+#include "kcheck_device_matrix.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(array) (sizeof(array) / sizeof(*(array)))
-
-/* Additions that the sum over the lanes of a group and everything behind it may add. */
-#define DEPTH_BEHIND 48
-
-/* Terms of a row that meet in one lane: `at_once` neighbours at a time. */
-static double depth(const device *d, size_t terms, size_t at_once)
-{
-    device_info info;
-    device_describe(d, &info);
-    size_t pieces = items_of(terms, at_once), rounds = items_of(pieces, info.group);
-    return (double)(rounds * at_once) + DEPTH_BEHIND;
-}
-
-/* ---- matrices ---- */
-
-/* A matrix in the file's layout, the same decoded, and some of its rows on the device. */
-typedef struct placed {
-    matrix m;
-    void *blocks;
-    float *decoded;    /* [rows][columns] of those on the device */
-    float *magnitudes; /* the same: what bounds the parts of which a product takes a weight to be made */
-    uint32_t rows;     /* there */
-    room w, scales;
-} placed;
-
-static void fill_row(uint8_t *row, number_format format, size_t columns, bool hostile, uint64_t *rng)
-{
-    float *values = array_new(columns, sizeof(float));
-    for (size_t i = 0; i < columns; i++)
-        values[i] = random_rough(rng);
-    number_formats[format].encode(values, NULL, row, columns);
-    free(values);
-    size_t bytes;
-    if (!hostile || !number_row_bytes(format, columns, &bytes))
-        return;
-    for (size_t i = 0; i < bytes; i++) /* any bits at all: infinities and NaN as well */
-        row[i] = random_below(rng, 2) ? (uint8_t)random_bits(rng) : row[i];
-}
-
-/* Formats with an offset have two parts, which kernels add up apart: the first is what the block decodes to where the
- * float16 of the offset is 0. */
-static void bound_parts(float *magnitudes, const float *decoded, number_format format, const void *row, size_t columns)
-{
-    const number_traits *traits = &number_formats[format];
-    size_t bytes = columns / traits->block_values * traits->block_bytes;
-    uint8_t *copy = array_new(bytes, 1);
-    memcpy(copy, row, bytes);
-    for (size_t b = 0; scales_at[format].count == 2 && b < bytes; b += traits->block_bytes)
-        memset(copy + b + scales_at[format].at[1], 0, 2);
-    traits->decode(copy, magnitudes, columns);
-    for (size_t i = 0; i < columns; i++)
-        magnitudes[i] = fabsf(magnitudes[i]) + fabsf(magnitudes[i] - decoded[i]);
-    free(copy);
-}
-
-/* `rows` rows on the device, taken from a matrix that has some more; by a list or from some row on. */
-static placed placed_new(device *d, number_format format, uint32_t rows, uint32_t columns, bool hostile, uint64_t *rng)
-{
-    uint32_t all = rows + (uint32_t)random_below(rng, 4);
-    placed p = {.m = {.format = format, .rows = all, .columns = columns}, .rows = rows};
-    if (!number_row_bytes(format, columns, &p.m.row_bytes)) {
-        fprintf(stderr, "kcheck: bad columns\n");
-        exit(1);
-    }
-    p.blocks = array_new(all, p.m.row_bytes);
-    p.m.data = p.blocks;
-    for (size_t r = 0; r < all; r++)
-        fill_row((uint8_t *)p.blocks + r * p.m.row_bytes, format, columns, hostile, rng);
-
-    bool by_list = random_below(rng, 2);
-    uint32_t first = (uint32_t)random_below(rng, all - rows + 1), *list = array_new(rows, sizeof(*list));
-    p.decoded = array_new((size_t)rows * columns, sizeof(float));
-    p.magnitudes = array_new((size_t)rows * columns, sizeof(float));
-    for (uint32_t r = 0; r < rows; r++) {
-        list[r] = by_list ? (uint32_t)random_below(rng, all) : first + r;
-        float *decoded = p.decoded + (size_t)r * columns;
-        number_formats[format].decode(matrix_row(&p.m, list[r]), decoded, columns);
-        bound_parts(p.magnitudes + (size_t)r * columns, decoded, format, matrix_row(&p.m, list[r]), columns);
-    }
-    size_t scale_bytes, bytes = device_packed_bytes(format, rows, columns, &scale_bytes);
-    void *w = array_new(bytes, 1), *scales = array_new(scale_bytes, 1);
-    device_pack(&p.m, by_list ? list : NULL, first, rows, w, scales);
-    p.w = room_new(d, w, bytes);
-    p.scales = room_new(d, scales, scale_bytes);
-    free(w);
-    free(scales);
-    free(list);
-    return p;
-}
-
-static device_argument scales_argument(const placed *p)
-{
-    return number_is_block(p->m.format) ? room_of(&p->scales) : NO_BUFFER;
-}
-
-static void placed_free(placed *p)
-{
-    room_free(&p->w);
-    room_free(&p->scales);
-    free(p->blocks);
-    free(p->decoded);
-    free(p->magnitudes);
-}
 
 /* ---- lists ---- */
 
@@ -218,52 +110,6 @@ static void check_embed_case(check *c, device *d, number_format format, uint32_t
 
 /* ---- products ---- */
 
-/* What is multiplied with the rows: as floats, and as the device gets it. */
-typedef struct input {
-    float *values; /* [tokens][columns]; rounded: what the bytes stand for */
-    room x, q, scales, sums;
-} input;
-
-static input input_new(device *d, bool rounded, size_t tokens, size_t columns, uint64_t *rng)
-{
-    size_t n = tokens * columns;
-    input in = {.values = array_new(n, sizeof(float))};
-    for (size_t i = 0; i < n; i++)
-        in.values[i] = random_rough(rng);
-    if (!rounded) {
-        in.x = room_new(d, in.values, n * sizeof(float));
-        return in;
-    }
-    kernels scalar;
-    kernels_for(0, &scalar);
-    int8_t *q = array_new(n, 1);
-    float *scales = array_new(n / Q8_BLOCK, sizeof(float));
-    int16_t *halves = array_new(n / Q8_SUM, sizeof(int16_t));
-    int32_t *sums = array_new(n / Q8_BLOCK, sizeof(int32_t));
-    scalar.quantize(in.values, n, q, scales, halves);
-    for (size_t i = 0; i < n; i++)
-        in.values[i] = (float)q[i] * scales[i / Q8_BLOCK];
-    for (size_t b = 0; b < n / Q8_BLOCK; b++)
-        sums[b] = halves[2 * b] + halves[2 * b + 1];
-    in.q = room_new(d, q, n);
-    in.scales = room_new(d, scales, n / Q8_BLOCK * sizeof(float));
-    in.sums = room_new(d, sums, n / Q8_BLOCK * sizeof(int32_t));
-    free(q);
-    free(scales);
-    free(halves);
-    free(sums);
-    return in;
-}
-
-static void input_free(input *in)
-{
-    room *rooms[] = {&in->x, &in->q, &in->scales, &in->sums};
-    for (size_t i = 0; i < COUNT(rooms); i++)
-        if (rooms[i]->buffer)
-            room_free(rooms[i]);
-    free(in->values);
-}
-
 typedef struct product_shape {
     number_format format;
     uint32_t rows, columns, tokens, finish;
@@ -271,10 +117,10 @@ typedef struct product_shape {
 } product_shape;
 
 /* Additions of a sum. In a tile every term of a result meets in one lane, blocks with an offset twice. */
-static double product_depth(const device *d, const product_shape *s)
+static double shape_depth(const device *d, const product_shape *s)
 {
     return s->many ? (double)s->columns / (s->rounded ? 16 : 1) + DEPTH_BEHIND
-                   : depth(d, s->columns, s->rounded ? 32 : 8);
+                   : product_depth(d, s->columns, s->rounded);
 }
 
 static double finished(const product_shape *s, double sum, double before)
@@ -286,7 +132,7 @@ static double finished(const product_shape *s, double sum, double before)
 static void check_sums(check *c, const device *d, const product_shape *s, const placed *p, const input *in,
                        const lists *l, const float *before, const float *got)
 {
-    double limit = product_depth(d, s) * EPSILON;
+    double limit = shape_depth(d, s) * EPSILON;
     size_t moved = 0;
     for (size_t t = 0; t < s->tokens; t++)
         for (size_t i = 0; i < l->stride; i++) {
@@ -372,150 +218,6 @@ static void check_not_finite(check *c, device *d, uint64_t *rng)
     }
 }
 
-/* A matrix for each of some heads. */
-static void check_heads_case(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng)
-{
-    uint32_t heads = 1 + (uint32_t)random_below(rng, 5), rows = 1 + (uint32_t)random_below(rng, 20);
-    uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1, inputs = heads * tokens;
-    product_shape s = {.format = format, .columns = columns, .rounded = rounded};
-    snprintf(c->size, sizeof(c->size), "%s, %u heads of %u rows, %u columns, %u tokens%s", number_formats[format].name,
-             heads, rows, columns, tokens, rounded ? " of 8 bits" : "");
-    placed p = placed_new(d, format, heads * rows, columns, false, rng);
-    input in = input_new(d, rounded, inputs, columns, rng);
-    size_t n = (size_t)inputs * rows;
-    float *got = array_new(n, sizeof(float));
-    room step = step_new(d, tokens, NULL, NULL, NULL), y = room_new(d, NULL, n * sizeof(float));
-    size_t items = heads * items_of(rows, PRODUCT_ROWS);
-    if (rounded)
-        DEVICE_DO(c, d, device_product_heads_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(heads), UINT(rows),
-                  UINT(columns));
-    else
-        DEVICE_DO(c, d, device_product_heads(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.x), room_of(&y), UINT(heads), UINT(rows), UINT(columns));
-    room_read(c, &y, got);
-    double limit = product_depth(d, &s) * EPSILON;
-    for (size_t i = 0; i < n; i++) {
-        size_t row = i / rows / tokens * rows + i % rows, of = i / rows;
-        const float *weights = p.decoded + row * columns, *parts = rounded ? p.magnitudes + row * columns : weights;
-        double want = 0, sum = 0;
-        for (size_t k = 0; k < columns; k++) {
-            want += (double)weights[k] * (double)in.values[of * columns + k];
-            sum += fabs((double)parts[k] * (double)in.values[of * columns + k]);
-        }
-        expect_close(c, i, want, got[i], sum * limit + (double)columns * 0x1p-149);
-    }
-    free(got);
-    room_free(&y);
-    room_free(&step);
-    input_free(&in);
-    placed_free(&p);
-}
-
-/* The experts that each token of a case chose, and how many values each of them has. */
-typedef struct choice {
-    uint32_t experts, from, to, rows, columns, tokens, stride;
-    uint32_t *chosen, *counts, *ranges; /* [tokens][experts] ascending, [tokens], [experts][2] */
-} choice;
-
-/* Some of the experts [from, to) are looked at; the others may have other numbers of values. */
-static choice choice_new(uint32_t columns, uint32_t tokens, uint32_t values, uint64_t *rng)
-{
-    choice k = {.experts = 1 + (uint32_t)random_below(rng, 7), .columns = columns, .tokens = tokens};
-    k.from = (uint32_t)random_below(rng, k.experts);
-    k.to = k.from + 1 + (uint32_t)random_below(rng, k.experts - k.from);
-    k.rows = 1 + (uint32_t)random_below(rng, 20);
-    k.chosen = array_new((size_t)tokens * k.experts, sizeof *k.chosen);
-    k.counts = array_new(tokens, sizeof *k.counts);
-    k.ranges = array_new(k.experts * 2u, sizeof *k.ranges);
-    uint32_t at = 0;
-    for (uint32_t e = 0; e < k.experts; e++) {
-        bool own = e >= k.from && e < k.to;
-        k.ranges[2 * e] = at;
-        k.ranges[2 * e + 1] = at += own ? columns : values * (uint32_t)random_below(rng, 3);
-    }
-    k.stride = at;
-    for (uint32_t t = 0; t < tokens; t++) {
-        uint32_t n = 0;
-        for (uint32_t e = 0; e < k.experts; e++)
-            if (random_below(rng, 2))
-                k.chosen[(size_t)t * k.experts + n++] = e;
-        k.counts[t] = n;
-    }
-    return k;
-}
-
-static void choice_free(choice *k)
-{
-    free(k->chosen);
-    free(k->counts);
-    free(k->ranges);
-}
-
-/* Compares one value of a case with the sum over the experts that the token chose. */
-static void check_chosen_value(check *c, const choice *k, const placed *p, const input *in, bool rounded, double limit,
-                               size_t i, float before, float got)
-{
-    size_t token = i / k->rows, row = i % k->rows, at = token * k->stride;
-    double want = (double)before, sum = fabs(want);
-    for (uint32_t n = 0; n < k->counts[token]; n++) {
-        uint32_t e = k->chosen[token * k->experts + n];
-        for (size_t col = 0; e >= k->from && e < k->to && col < k->columns; col++) {
-            size_t w = ((size_t)(e - k->from) * k->rows + row) * k->columns + col;
-            double x = (double)in->values[at + col];
-            want += (double)p->decoded[w] * x;
-            sum += fabs((double)(rounded ? p->magnitudes[w] : p->decoded[w]) * x);
-        }
-        at += k->ranges[2 * e + 1] - k->ranges[2 * e];
-    }
-    expect_close(c, i, want, got, sum * limit + (double)k->columns * k->experts * 0x1p-149);
-}
-
-/* The matrices of the experts that each token chose. */
-static void check_chosen_case(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng)
-{
-    uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1;
-    bool adds = random_below(rng, 2);
-    choice k = choice_new(columns, tokens, rounded ? 32 : 8, rng);
-    product_shape s = {.format = format, .columns = k.columns * (k.to - k.from), .rounded = rounded};
-    snprintf(c->size, sizeof(c->size), "%s, experts %u to %u of %u, %u rows, %u columns, %u tokens%s%s",
-             number_formats[format].name, k.from, k.to, k.experts, k.rows, k.columns, k.tokens,
-             rounded ? " of 8 bits" : "", adds ? ", added" : "");
-    placed p = placed_new(d, format, (k.to - k.from) * k.rows, columns, false, rng);
-    input in = input_new(d, rounded, tokens, k.stride, rng);
-    size_t n = (size_t)tokens * k.rows;
-    float *got = array_new(n, sizeof(float)), *before = array_new(n, sizeof(float));
-    for (size_t i = 0; i < n; i++)
-        before[i] = random_value(rng);
-    room step = step_new(d, tokens, NULL, NULL, NULL), y = room_new(d, before, n * sizeof(float));
-    room chosen = room_new(d, k.chosen, (size_t)tokens * k.experts * sizeof(uint32_t));
-    room counts = room_new(d, k.counts, tokens * sizeof(uint32_t));
-    room ranges = room_new(d, k.ranges, k.experts * 2u * sizeof(uint32_t));
-    size_t items = tokens * items_of(k.rows, PRODUCT_ROWS);
-    uint32_t finish = adds ? FINISH_ADD : FINISH_STORE;
-    if (rounded)
-        DEVICE_DO(c, d, device_product_chosen_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.q), room_of(&in.scales),
-                  room_of(&in.sums), room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to), UINT(k.rows),
-                  UINT(k.columns), UINT(k.stride), UINT(finish));
-    else
-        DEVICE_DO(c, d, device_product_chosen(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.x), room_of(&y), UINT(k.experts),
-                  UINT(k.from), UINT(k.to), UINT(k.rows), UINT(k.columns), UINT(k.stride), UINT(finish));
-    room_read(c, &y, got);
-    double limit = (product_depth(d, &s) + 1) * EPSILON;
-    for (size_t i = 0; i < n; i++)
-        check_chosen_value(c, &k, &p, &in, rounded, limit, i, adds ? before[i] : 0, got[i]);
-    room *rooms[] = {&ranges, &counts, &chosen, &y, &step};
-    for (size_t i = 0; i < COUNT(rooms); i++)
-        room_free(rooms[i]);
-    free(before);
-    free(got);
-    input_free(&in);
-    placed_free(&p);
-    choice_free(&k);
-}
-
 /* ---- sums of rows ---- */
 
 typedef struct sum_shape {
@@ -574,97 +276,6 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
     room_free(&out);
     room_free(&step);
     lists_free(&l);
-    placed_free(&p);
-}
-
-/* ---- scores of experts ---- */
-
-typedef struct score_shape {
-    number_format format;
-    uint32_t experts, used, rows, columns, tokens;
-} score_shape;
-
-/* Experts with a range of the rows each, those that tokens chose, and some of their rows. */
-typedef struct choices {
-    uint32_t *begins, *owners, *chosen, *ids,
-        *place; /* [experts + 1], [rows], [CHECKED_ROWS][experts], and of every listed row its number
-                                              * and the place of its expert among the chosen: [CHECKED_ROWS][rows] */
-    uint32_t counts[CHECKED_ROWS];
-} choices;
-
-static choices choices_new(const score_shape *s, uint64_t *rng)
-{
-    choices w = {.begins = array_new(s->experts + 1, sizeof(uint32_t)),
-                 .owners = array_new(s->rows, sizeof(uint32_t)),
-                 .chosen = array_new((size_t)CHECKED_ROWS * s->experts, sizeof(uint32_t)),
-                 .ids = array_new((size_t)CHECKED_ROWS * s->rows, sizeof(uint32_t)),
-                 .place = array_new((size_t)CHECKED_ROWS * s->rows, sizeof(uint32_t))};
-    w.begins[s->experts] = s->rows;
-    for (uint32_t e = s->experts - 1; e > 0; e--) /* some have no rows */
-        w.begins[e] = (uint32_t)random_below(rng, w.begins[e + 1] + 1);
-    for (uint32_t e = 0; e < s->experts; e++)
-        for (uint32_t r = w.begins[e]; r < w.begins[e + 1]; r++)
-            w.owners[r] = e;
-    for (uint32_t t = 0; t < s->tokens; t++) {
-        uint32_t place = 0;
-        for (uint32_t e = 0; e < s->experts && place < s->used; e++) {
-            if (s->experts - e > s->used - place && random_below(rng, 2))
-                continue;
-            for (uint32_t r = w.begins[e]; r < w.begins[e + 1]; r++)
-                if (random_below(rng, 4)) {
-                    w.place[t * s->rows + w.counts[t]] = place;
-                    w.ids[t * s->rows + w.counts[t]++] = r;
-                }
-            w.chosen[t * s->experts + place++] = e;
-        }
-    }
-    return w;
-}
-
-static void check_scores(check *c, const device *d, const score_shape *s, const placed *p, const choices *w,
-                         const float *x, const float *got)
-{
-    double limit = depth(d, s->columns, 8) * EPSILON;
-    for (size_t t = 0; t < s->tokens; t++)
-        for (size_t i = 0; i < w->counts[t]; i++) {
-            const float *row = p->decoded + (size_t)w->ids[t * s->rows + i] * s->columns;
-            const float *own = x + (t * s->used + w->place[t * s->rows + i]) * s->columns;
-            double want = 0, sum = 0;
-            for (size_t k = 0; k < s->columns; k++) {
-                want += (double)row[k] * own[k];
-                sum += fabs((double)row[k] * own[k]);
-            }
-            expect_close(c, t * s->rows + i, want, got[t * s->rows + i], sum * limit + s->columns * 0x1p-149);
-        }
-}
-
-static void check_score_case(check *c, device *d, const score_shape *s, uint64_t *rng)
-{
-    snprintf(c->size, sizeof(c->size), "%s, %u rows of %u experts, %u used, %u columns, %u tokens",
-             number_formats[s->format].name, s->rows, s->experts, s->used, s->columns, s->tokens);
-    placed p = placed_new(d, s->format, s->rows, s->columns, false, rng);
-    choices w = choices_new(s, rng);
-    size_t values = (size_t)s->tokens * s->used * s->columns, n = (size_t)s->tokens * s->rows;
-    float *x = array_new(values, sizeof(float)), *got = array_new(n, sizeof(float));
-    for (size_t i = 0; i < values; i++)
-        x[i] = random_rough(rng);
-    room rooms[] = {step_new(d, s->tokens, NULL, NULL, NULL),
-                    room_new(d, w.ids, (size_t)CHECKED_ROWS * s->rows * sizeof(uint32_t)),
-                    room_new(d, w.counts, sizeof(w.counts)),
-                    room_new(d, w.chosen, (size_t)CHECKED_ROWS * s->experts * sizeof(uint32_t)),
-                    room_new(d, w.owners, s->rows * sizeof(uint32_t)),
-                    room_new(d, x, values * sizeof(float)),
-                    room_new(d, NULL, n * sizeof(float))};
-    DEVICE_DO(c, d, device_score(s->format), items_of(s->rows, PRODUCT_ROWS), room_of(&rooms[0]), room_of(&p.w),
-              scales_argument(&p), room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]),
-              room_of(&rooms[5]), room_of(&rooms[6]), UINT(s->experts), UINT(s->used), UINT(s->rows), UINT(s->columns));
-    room_read(c, &rooms[COUNT(rooms) - 1], got);
-    check_scores(c, d, s, &p, &w, x, got);
-    for (size_t i = 0; i < COUNT(rooms); i++)
-        room_free(&rooms[i]);
-    free(w.begins), free(w.owners), free(w.chosen), free(w.ids), free(w.place);
-    free(x);
-    free(got);
     placed_free(&p);
 }
 
@@ -791,17 +402,6 @@ static void check_read(check *c, device *d, size_t items, uint64_t *rng)
 
 /* ---- all of them ---- */
 
-static const uint32_t value_columns[] = {1, 7, 8, 33, 64, 100, 513, 1100};
-static const uint32_t block_columns[] = {32, 64, 96, 288, 544, 1056}; /* of blocks of 32 */
-
-static uint32_t some_columns(number_format format, size_t turn)
-{
-    uint32_t values = number_formats[format].block_values;
-    return values == 1    ? value_columns[turn % COUNT(value_columns)]
-           : values == 32 ? block_columns[turn % COUNT(block_columns)]
-                          : values * (1 + (uint32_t)turn % 5);
-}
-
 /* Shapes that are no multiple of a tile, or several of them; on the host, columns of more than a strip. */
 static void check_many(check *c, device *d, number_format format, uint64_t *rng)
 {
@@ -828,24 +428,6 @@ static void check_many(check *c, device *d, number_format format, uint64_t *rng)
                        .parts = 1 + (uint32_t)random_below(rng, 4),
                        .many = true};
         check_accumulate_case(c, d, &s, rng);
-    }
-}
-
-static void check_heads(check *c, device *d, number_format format, uint64_t *rng)
-{
-    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_heads_8(format) : device_product_heads(format)].name);
-        for (size_t i = 0; i < 12; i++)
-            check_heads_case(c, d, format, rounded, some_columns(format, i), rng);
-    }
-}
-
-static void check_chosen(check *c, device *d, number_format format, uint64_t *rng)
-{
-    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_chosen_8(format) : device_product_chosen(format)].name);
-        for (size_t i = 0; i < 16; i++)
-            check_chosen_case(c, d, format, rounded, (some_columns(format, i) + 7) / 8 * 8, rng);
     }
 }
 
@@ -878,17 +460,6 @@ static void check_format(check *c, device *d, number_format format, uint64_t *rn
                        .listed = i / 2 % 2};
         check_accumulate_case(c, d, &s, rng);
     }
-    check_begin(c, device_kernels[device_score(format)].name);
-    for (size_t i = 0; i < 16; i++) {
-        uint32_t experts = 1 + (uint32_t)random_below(rng, 9);
-        score_shape s = {.format = format,
-                         .experts = experts,
-                         .used = 1 + (uint32_t)random_below(rng, experts),
-                         .rows = rows[random_below(rng, COUNT(rows))],
-                         .columns = some_columns(format, i),
-                         .tokens = some_rows(rng)};
-        check_score_case(c, d, &s, rng);
-    }
 }
 
 void check_device_products(check *c, device *d, uint64_t seed)
@@ -899,8 +470,7 @@ void check_device_products(check *c, device *d, uint64_t seed)
             continue;
         check_format(c, d, f, &rng);
         check_many(c, d, f, &rng);
-        check_heads(c, d, f, &rng);
-        check_chosen(c, d, f, &rng);
+        check_device_several(c, d, f, &rng);
     }
     uint64_t rng = seed * 131 + FORMAT_COUNT;
     check_begin(c, "product");

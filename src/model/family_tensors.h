@@ -435,6 +435,16 @@ static const tensor_rule nemotron_layer[] = {
 #define MIXER BLOCK "mixer."
 #define OF_RECURRENT(name, folder, field, rows, columns, flags)                                              \
     MATRIX(BLK name, folder, LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_OF_RECURRENT | (flags))
+/* The recurrent mixer of Mamba 2, with its prefix in folders. */
+#define MAMBA_MIXER(at)                                                                                                                           \
+    OF_RECURRENT("ssm_in.weight",     at "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),                                        \
+    OF_RECURRENT("ssm_conv1d.weight", at "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),                                \
+    OF_RECURRENT("ssm_conv1d.bias",   at "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),                                                 \
+    OF_RECURRENT("ssm_dt.bias",       at "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),                                          \
+    OF_RECURRENT("ssm_a",             at "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),      \
+    OF_RECURRENT("ssm_d",             at "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),                                \
+    OF_RECURRENT("ssm_norm.weight",   at "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),      \
+    OF_RECURRENT("ssm_out.weight",    at "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0)
 #define LATENT DIMENSION_LATENT
 static const tensor_rule nemotron_h_tensors[] = {
     TOKENS("backbone.embeddings.weight", "lm_head.weight"),
@@ -446,14 +456,7 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "attn_k.weight",      MIXER "k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION),
     MATRIX(BLK "attn_v.weight",      MIXER "v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION),
     MATRIX(BLK "attn_output.weight", MIXER "o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION),
-    OF_RECURRENT("ssm_in.weight",     MIXER "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),
-    OF_RECURRENT("ssm_conv1d.weight", MIXER "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),
-    OF_RECURRENT("ssm_conv1d.bias",   MIXER "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),
-    OF_RECURRENT("ssm_dt.bias",       MIXER "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),
-    OF_RECURRENT("ssm_a",             MIXER "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
-    OF_RECURRENT("ssm_d",             MIXER "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
-    OF_RECURRENT("ssm_norm.weight",   MIXER "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
-    OF_RECURRENT("ssm_out.weight",    MIXER "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    MAMBA_MIXER(MIXER),
     MATRIX(BLK "ffn_up.weight",       MIXER "up_proj.weight",  LAYER(up), F, D, TENSOR_OF_DENSE),
     DOWN(MIXER "down_proj.weight", 0),
     ROUTER(MIXER "gate.weight"),
@@ -472,21 +475,13 @@ static const tensor_rule nemotron_h_layer[] = {
 };
 
 /* Granite 4: most layers are recurrent; nothing rotates. Without experts the shared one is the network. */
-#define MAMBA LAYERS "mamba."
 static const tensor_rule granite_hybrid_layer[] = {
     PRE_NORMS(0),
     {BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, DIMENSION_HEADS, TENSOR_OF_ATTENTION, 0, DIMENSION_NONE},
     {BLK "attn_k.weight", LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, DIMENSION_KV_HEADS, TENSOR_OF_ATTENTION, 0, DIMENSION_NONE},
     MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION),
     MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION),
-    OF_RECURRENT("ssm_in.weight",     MAMBA "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),
-    OF_RECURRENT("ssm_conv1d.weight", MAMBA "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),
-    OF_RECURRENT("ssm_conv1d.bias",   MAMBA "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),
-    OF_RECURRENT("ssm_dt.bias",       MAMBA "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),
-    OF_RECURRENT("ssm_a",             MAMBA "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
-    OF_RECURRENT("ssm_d",             MAMBA "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
-    OF_RECURRENT("ssm_norm.weight",   MAMBA "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
-    OF_RECURRENT("ssm_out.weight",    MAMBA "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    MAMBA_MIXER(LAYERS "mamba."),
     GRANITE_NETWORK, GRANITE_EXPERTS,
 };
 
