@@ -12,6 +12,7 @@
 #     pingpong       round trips of the exchange, in each way
 #     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0,q4_K}.gguf by make-model; SHAPE: tiny, 1b, 7b, 13b
 #     resident-SHAPE `hearth bench` of all of them, everything on the device
+#     early-SHAPE    ... with kernels that begin early
 #     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
 #     prompts-SHAPE  prompts of 64, 512 and 2032 tokens of F16 and Q4_0: resident, and with half of the neurons, streamed and not
 #     cpu-SHAPE      ... without the device, for comparison
@@ -23,7 +24,7 @@
 # calls of ten minutes:
 #
 #     gpu.sh -o out -m /dev/shm/m info kcheck memcheck pingpong
-#     gpu.sh -o out -m /dev/shm/m make-1b resident-1b half-1b
+#     gpu.sh -o out -m /dev/shm/m make-1b resident-1b early-1b half-1b
 #     gpu.sh -o out -m /dev/shm/m make-7b kernels-7b prompts-7b resident-7b half-7b
 # shellcheck disable=SC2317,SC2016 # steps are called by name, in a shell of their own
 set -uo pipefail
@@ -150,6 +151,10 @@ step_resident() {
     bench resident "$1" --device "$device"
 }
 
+step_early() {
+    bench early "$1" --device "$device,launch=early"
+}
+
 step_cpu() {
     bench cpu "$1"
 }
@@ -221,7 +226,7 @@ do_step() {
 
 export -f own saved bench prompts half_of do_step die
 export here out models device tokens
-for name in info kcheck memcheck pingpong make resident prompts cpu kernels half; do
+for name in info kcheck memcheck pingpong make resident early prompts cpu kernels half; do
     export -f "step_${name?}"
 done
 

@@ -452,6 +452,39 @@ static void the_best_exchange_that_works(void **state)
 }
 
 /* Where both queues are one, the one that begins waits for the other for ever: it is given up, ends, and nothing is left of it. */
+static void kernels_that_begin_early(void **state)
+{
+    (void)state;
+    device *d = NULL;
+    hearth_error error = {0};
+    assert_int_equal(device_open(&d, "cuda,launch=soon", NULL, &error), HEARTH_INVALID);
+    assert_says(error.text, "early or late");
+    set("FAKE_CUDA_CAPABILITY", 89);
+    assert_int_equal(device_open(&d, "cuda,launch=early", NULL, &error), HEARTH_DEVICE);
+    assert_says(error.text, "the device is older");
+    set("FAKE_CUDA_CAPABILITY", 90);
+    if (device_open(&d, "cuda,launch=early", NULL, &error) != HEARTH_OK) {
+        assert_says(error.text, "kernels that were built in"); /* where neither nvcc nor clang was there */
+        return;
+    }
+    device_info info;
+    device_describe(d, &info);
+    assert_says(info.kernels, "launched early");
+    device_close(d);
+    static unsigned char want[BYTES], got[BYTES];
+    for (size_t way = 0; way < WAYS; way++) {
+        char early[32];
+        snprintf(early, sizeof early, "%s,launch=early", ways[way]);
+        rig r;
+        open_rig(&r, early, want);
+        for (int run = 0; run < 20; run++)
+            ok(rig_run(&r, want, &error), &error);
+        ok(device_read(r.x, 0, got, BYTES, &error), &error);
+        assert_memory_equal(got, want, BYTES);
+        rig_free(&r);
+    }
+}
+
 static void queues_that_are_one(void **state)
 {
     (void)state;
@@ -520,6 +553,7 @@ int main(void)
         cmocka_unit_test_setup(drivers_and_devices_that_will_not_do, unset_all),
         cmocka_unit_test_setup(devices_are_listed, unset_all),
         cmocka_unit_test_setup(the_best_exchange_that_works, unset_all),
+        cmocka_unit_test_setup(kernels_that_begin_early, unset_all),
         cmocka_unit_test_setup(queues_that_are_one, unset_all),
         cmocka_unit_test_setup(kernels_from_nvrtc, unset_all),
     };

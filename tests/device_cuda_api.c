@@ -59,6 +59,15 @@ SAME_MEMBER(cuda_kernel_node, shared_bytes, CUDA_KERNEL_NODE_PARAMS_v1, sharedMe
 SAME_MEMBER(cuda_kernel_node, parameters, CUDA_KERNEL_NODE_PARAMS_v1, kernelParams);
 SAME_MEMBER(cuda_kernel_node, extra, CUDA_KERNEL_NODE_PARAMS_v1, extra);
 
+#if CUDA_VERSION >= 12030
+SAME(sizeof(cuda_edge), sizeof(CUgraphEdgeData));
+SAME_MEMBER(cuda_edge, from_port, CUgraphEdgeData, from_port);
+SAME_MEMBER(cuda_edge, to_port, CUgraphEdgeData, to_port);
+SAME_MEMBER(cuda_edge, type, CUgraphEdgeData, type);
+SAME(CUDA_PORT_PROGRAMMATIC, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+SAME(CUDA_EDGE_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+#endif
+
 SAME(sizeof(cuda_copy_node), sizeof(CUDA_MEMCPY3D));
 SAME_MEMBER(cuda_copy_node, from.x_bytes, CUDA_MEMCPY3D, srcXInBytes);
 SAME_MEMBER(cuda_copy_node, from.kind, CUDA_MEMCPY3D, srcMemoryType);
@@ -169,18 +178,78 @@ static void the_exchange_assembles(void **state)
     assemble(cuda_exchange_ptx(), TARGETS);
 }
 
+static char kernels[16 << 20];
+
+static void read_kernels(void)
+{
+    need(HEARTH_PTX_MADE);
+    FILE *file = fopen(HEARTH_PTX_MADE, "rb");
+    assert_non_null(file);
+    size_t size = fread(kernels, 1, sizeof kernels - 1, file);
+    fclose(file);
+    assert_true(size > 1000 && size < sizeof kernels - 1);
+    kernels[size] = 0;
+}
+
 static void the_kernels_assemble(void **state)
 {
     (void)state;
     need_assembler();
-    need(HEARTH_PTX_MADE);
-    FILE *file = fopen(HEARTH_PTX_MADE, "rb");
-    assert_non_null(file);
-    static char text[8 << 20];
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    assert_true(size > 1000 && size < sizeof text - 1);
-    assemble(text, 1);
+    read_kernels();
+    assemble(kernels, 1);
+}
+
+static void the_kernels_assemble_for_early_launches(void **state)
+{
+    (void)state;
+    need_assembler();
+    read_kernels();
+    char *early = cuda_ptx_for_early(kernels);
+    assert_non_null(early);
+    assemble(early, 1);
+    mem_free(early);
+}
+
+/* A kernel that begins early reads and writes nothing before what it depends on has ended. */
+static void kernels_wait_before_they_touch_memory(void **state)
+{
+    (void)state;
+    read_kernels();
+    char *early = cuda_ptx_for_early(kernels);
+    assert_non_null(early);
+    size_t entries = 0;
+    for (char *entry = early; (entry = strstr(entry, ".visible .entry ")) != NULL; entries++) {
+        entry += sizeof ".visible .entry " - 1;
+        char *end = strstr(entry, ".visible .entry ");
+        if (end)
+            *end = 0;
+        static const char *const touches[] = {"ld.global", "st.global", "atom.", "red.", "ld.volatile", "bar.", "call"};
+        const char *waits = strstr(entry, "griddepcontrol.wait;"),
+                   *lets = strstr(entry, "griddepcontrol.launch_dependents;");
+        assert_true(waits != NULL && lets != NULL && lets < waits);
+        assert_null(strstr(waits + 1, "griddepcontrol."));
+        for (size_t i = 0; i < sizeof touches / sizeof *touches; i++) {
+            const char *first = strstr(entry, touches[i]);
+            if (first != NULL && first < waits)
+                fail_msg("%.40s: %s before it waits", entry, touches[i]);
+        }
+        if (end)
+            *end = '.';
+    }
+    assert_int_equal(entries, DEVICE_KERNEL_COUNT);
+    mem_free(early);
+}
+
+static void text_without_comments_for_newer_devices(void **state)
+{
+    (void)state;
+    assert_null(cuda_ptx_for_early(".version 6.5\n.target sm_75\n"));
+    char *early = cuda_ptx_for_early(".version 6.5\n.target sm_75\n//sm_90 griddepcontrol.wait;\n");
+    assert_string_equal(early, ".version 8.0\n.target sm_90\n        griddepcontrol.wait;\n");
+    mem_free(early);
+    early = cuda_ptx_for_early(".version 8.7\n.target sm_75\n//sm_90 ;\n");
+    assert_string_equal(early, ".version 8.7\n.target sm_90\n        ;\n");
+    mem_free(early);
 }
 
 static void nvrtc_takes_the_source(void **state)
@@ -210,6 +279,9 @@ int main(void)
         cmocka_unit_test(versions_are_those_of_the_header),
         cmocka_unit_test(the_exchange_assembles),
         cmocka_unit_test(the_kernels_assemble),
+        cmocka_unit_test(the_kernels_assemble_for_early_launches),
+        cmocka_unit_test(kernels_wait_before_they_touch_memory),
+        cmocka_unit_test(text_without_comments_for_newer_devices),
         cmocka_unit_test(nvrtc_takes_the_source),
     };
     return run_group(tests, NULL, NULL);

@@ -95,6 +95,7 @@ typedef struct work_list {
 
 struct cuda_graph_object {
     work_list list;
+    work *loose_after; /* the last node is a kernel that no edge yet leads to from this one; NULL: it has its edge */
 };
 
 struct cuda_executable_object {
@@ -732,12 +733,21 @@ cuda_result cuGraphDestroy(cuda_graph graph)
     return CUDA_OK;
 }
 
-/* A node is a piece of work; the graph must be a chain, each depending on the last. */
+/* Only these let the next one begin early, and wait for the one before. */
+static bool is_product(const work *w)
+{
+    return w->kind == WORK_KERNEL && w->function->kernel >= 0;
+}
+
+/* A node is a piece of work; the graph must be a chain, each depending on the last, if only by an edge that is added next. */
 static cuda_result add_node(cuda_node *node, cuda_graph graph, const cuda_node *after, size_t count, work w)
 {
-    bool chained = graph->list.last == NULL ? count == 0 : count == 1 && *after == (void *)graph->list.last;
-    if (!chained)
+    work *last = graph->list.last;
+    bool chained = last == NULL ? count == 0 : count == 1 && *after == (void *)last;
+    bool loose = last != NULL && count == 0 && is_product(last) && is_product(&w);
+    if (graph->loose_after != NULL || !(chained || loose))
         return INVALID;
+    graph->loose_after = loose ? last : NULL;
     append(&graph->list, copy_of(&w));
     *node = (cuda_node)(void *)graph->list.last;
     return CUDA_OK;
@@ -752,6 +762,16 @@ cuda_result cuGraphAddKernelNode(cuda_node *node, cuda_graph graph, const cuda_n
         return INVALID;
     return add_node(node, graph, after, count,
                     kernel_work(what->function, what->grid[0], what->block[0], what->parameters));
+}
+
+cuda_result cuGraphAddDependencies_v2(cuda_graph graph, const cuda_node *from, const cuda_node *to,
+                                      const cuda_edge *edges, size_t count)
+{
+    bool fine = count == 1 && graph->loose_after != NULL && *from == (void *)graph->loose_after &&
+                *to == (void *)graph->list.last && edges->from_port == CUDA_PORT_PROGRAMMATIC &&
+                edges->type == CUDA_EDGE_PROGRAMMATIC;
+    graph->loose_after = fine ? NULL : graph->loose_after;
+    return fine ? CUDA_OK : INVALID;
 }
 
 /* What an end of a copy means; 0: nothing that makes sense. */
@@ -791,7 +811,7 @@ cuda_result cuGraphAddBatchMemOpNode(cuda_node *node, cuda_graph graph, const cu
 
 cuda_result cuGraphInstantiateWithFlags(cuda_executable *made, cuda_graph graph, unsigned long long flags)
 {
-    if (flags != 0)
+    if (flags != 0 || graph->loose_after != NULL)
         return INVALID;
     *made = calloc(1, sizeof **made);
     append_all(&(*made)->list, &graph->list);

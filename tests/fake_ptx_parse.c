@@ -350,7 +350,8 @@ static bool read_instruction(reader *r, char *text)
         own.kind = KIND_RETURN;
     } else if (strncmp(opcode, "bar.sync", 8) == 0 || strncmp(opcode, "barrier.sync", 12) == 0) {
         own.kind = KIND_BARRIER;
-    } else if (strncmp(opcode, "membar", 6) == 0 || strncmp(opcode, "fence", 5) == 0) {
+    } else if (strncmp(opcode, "membar", 6) == 0 || strncmp(opcode, "fence", 5) == 0 ||
+               strncmp(opcode, "griddepcontrol.", 15) == 0 || strncmp(opcode, "cp.async.bulk.prefetch.", 23) == 0) {
         own.kind = KIND_NOTHING;
     } else {
         fine = read_computation(r, &own, opcode, operands, count);

@@ -230,7 +230,8 @@ static void check_parts(check *c, const sum_shape *s, const placed *p, const lis
 {
     for (size_t t = 0; t < s->tokens; t++)
         for (size_t part = 0; part < s->parts; part++) {
-            size_t m = l->used ? l->counts[t] : s->rows, begin = part * m / s->parts, end = (part + 1) * m / s->parts;
+            size_t m = l->used ? l->counts[t] : s->rows, each = items_of(m, s->parts);
+            size_t begin = part * each < m ? part * each : m, end = begin + each < m ? begin + each : m;
             for (size_t k = 0; k < s->columns; k++) {
                 double want = 0, sum = 0;
                 for (size_t i = begin; i < end; i++) {

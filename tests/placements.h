@@ -18,24 +18,26 @@ typedef struct device_specs {
     size_t count;
 } device_specs;
 
-/* The host and every other device that works here; says which do not, and why. HEARTH_TEST_DEVICE in the environment:
- * only those whose spec begins so, of which there must be one. */
+/* The host and every other device that works here; says which do not, and why. HEARTH_TEST_DEVICE in the environment, as
+ * "cuda" or "cuda,launch=early": only those whose spec begins so, of which there must be one, with these keys. */
 static inline const device_specs *usable_devices(void)
 {
     static device_specs specs;
     static device_found found[MOST_SPECS];
     const char *only = getenv("HEARTH_TEST_DEVICE");
+    size_t named = only ? strcspn(only, ",") : 0;
     if (specs.count > 0)
         return &specs;
     size_t count = device_list(found, MOST_SPECS, NULL);
     for (size_t i = 0; i < count && i < MOST_SPECS; i++) {
         bool is_host = strcmp(found[i].spec, "host") == 0;
-        if (only && strncmp(found[i].spec, only, strlen(only)) != 0)
+        if (only && strncmp(found[i].spec, only, named) != 0)
             continue;
         if (!found[i].usable)
             print_message("without %s: %s\n", found[i].spec, found[i].problem);
         else if (is_host || (!host_only && (only || !MODELS_HOST_ONLY)))
-            snprintf(specs.text[specs.count++], sizeof specs.text[0], "%.31s", found[i].spec);
+            snprintf(specs.text[specs.count++], sizeof specs.text[0], "%.31s%.31s", found[i].spec,
+                     only ? only + named : "");
     }
     if (specs.count == 0 && only && !host_only)
         fail_msg("HEARTH_TEST_DEVICE=%s: there is no such device", only);

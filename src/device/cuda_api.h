@@ -69,6 +69,13 @@ typedef struct cuda_kernel_node {
     void **extra;
 } cuda_kernel_node;
 
+/* What of a node an edge waits for. */
+typedef struct cuda_edge {
+    unsigned char from_port, to_port, type, reserved[5];
+} cuda_edge;
+#define CUDA_PORT_PROGRAMMATIC 1 /* of a kernel: until it lets the next one begin */
+#define CUDA_EDGE_PROGRAMMATIC 1
+
 /* One end of a copy. */
 typedef struct cuda_place {
     size_t x_bytes, y, z, level;
@@ -160,6 +167,8 @@ typedef struct cuda_operations_node {
 
 /* Functions that older drivers lack; NULL there. */
 #define CUDA_OPTIONAL_FUNCTIONS(X)                                                                                  \
+    X(graph_depend, cuGraphAddDependencies_v2,                                                                      \
+      (cuda_graph graph, const cuda_node *from, const cuda_node *to, const cuda_edge *edges, size_t count))         \
     X(graph_operations, cuGraphAddBatchMemOpNode,                                                                   \
       (cuda_node *node, cuda_graph graph, const cuda_node *after, size_t count, const cuda_operations_node *what))
 

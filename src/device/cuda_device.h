@@ -74,6 +74,9 @@ hearth_status cuda_fail(const cuda_device *d, cuda_result result, const char *wh
 
 /* ------------------------------------------------------------------ cuda_kernels.c */
 
+/* Returns a copy of built-in PTX in which what newer devices need to begin kernels early is no comment any more, to be freed with
+ * mem_free. NULL: it has no such comments, or memory is short. */
+char *cuda_ptx_for_early(const char *ptx);
 /* Loads every kernel, from built-in PTX or else compiled with NVRTC. Sets kernels, own and made. */
 hearth_status cuda_kernels_load(cuda_device *d, hearth_error *error);
 

@@ -3,6 +3,8 @@
  * machine code and caches the result. */
 #include "cuda_device.h"
 
+#include "../base/memory.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +41,31 @@ static const built_in_kernels built_in[] = {
 #define HEARTH_PTX_BY ""
 #endif
 };
+
+/* What makes a comment of an instruction that only devices of capability 9.0 have (kernels/for_cuda.h). */
+#define FOR_NEWER "//sm_90 "
+
+char *cuda_ptx_for_early(const char *ptx)
+{
+    size_t size = strlen(ptx) + 1, found = 0;
+    char *out = mem_new(size);
+    if (out == NULL)
+        return NULL;
+    memcpy(out, ptx, size);
+    /* Nothing changes its length. */
+    for (char *at = out; (at = strstr(at, FOR_NEWER)) != NULL; found++)
+        memset(at, ' ', sizeof FOR_NEWER - 1);
+    char *version = strstr(out, ".version "), *target = strstr(out, ".target sm_");
+    if (found == 0 || version == NULL || target == NULL) {
+        mem_free(out);
+        return NULL;
+    }
+    version += sizeof ".version " - 1;
+    if (strncmp(version, "8.0", 3) < 0)
+        memcpy(version, "8.0", 3);
+    memcpy(target + sizeof ".target sm_" - 1, "90", 2);
+    return out;
+}
 
 /* Loads PTX into the driver. HEARTH_DEVICE: it rejects the PTX; the first line of its log is in the text. */
 static hearth_status load_module(cuda_device *d, cuda_module *out, const char *ptx, const char *what,
@@ -104,6 +131,25 @@ static hearth_status load_compiled(cuda_device *d, hearth_error *error)
     return status;
 }
 
+/* Loads built-in PTX so that kernels may begin early. */
+static hearth_status load_early(cuda_device *d, hearth_error *error)
+{
+    if (d->capability < 90 || d->api.graph_depend == NULL)
+        return fail(error, HEARTH_DEVICE,
+                    "cuda:%u: launch=early needs compute capability 9.0 and a driver for CUDA 12.3%s",
+                    d->base.options.index, d->capability < 90 ? "; the device is older" : "; the driver is older");
+    if (built_in[0].ptx == NULL)
+        return fail(error, HEARTH_DEVICE, "cuda:%u: launch=early needs kernels that were built in",
+                    d->base.options.index);
+    char *ptx = cuda_ptx_for_early(built_in[0].ptx);
+    if (ptx == NULL)
+        return fail(error, HEARTH_NO_MEMORY, "cuda:%u: out of memory for kernels", d->base.options.index);
+    hearth_status status = load_module(d, &d->module, ptx, "built-in kernels for early launches", error);
+    mem_free(ptx);
+    snprintf(d->made, sizeof d->made, "PTX (%s, 9.0), launched early", HEARTH_PTX_BY);
+    return status;
+}
+
 /* Loads the kernels of kernels/: the newest built-in PTX that the device can load. It fails if the driver is older than the
  * nvcc that made it; NVRTC from an older toolkit may still work. If all fail, reports the first error. */
 static hearth_status load_products(cuda_device *d, hearth_error *error)
@@ -130,7 +176,7 @@ static hearth_status load_products(cuda_device *d, hearth_error *error)
 hearth_status cuda_kernels_load(cuda_device *d, hearth_error *error)
 {
     TRY(load_own(d, error));
-    TRY(load_products(d, error));
+    TRY(d->base.options.early ? load_early(d, error) : load_products(d, error));
     d->base.kernels = d->made;
     return find_kernels(d, error);
 }

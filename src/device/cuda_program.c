@@ -21,7 +21,7 @@ enum {
     COPY_LANES = 128,
     JOINED_LANES = 1024,     /* of the one block of `send` and `receive` */
     JOINED_COPY = 64 * 1024, /* bytes that it copies at most; more blocks are faster for more */
-    LARGE_LANES = 512,       /* of a group, for kernels with few items, where the spec does not say how many */
+    LARGE_LANES = 256,       /* of a group, for kernels with few items, where the spec does not say how many */
     TEAM_LANES = 32,
     /* Groups per compute unit: enough to fill it. Each group loops over the remaining items: on an H200 an empty launch of
      * 8 groups a unit takes 1.3 us, of 32 groups 3.2. */
@@ -79,7 +79,13 @@ typedef struct chain {
     device_queue queue;
     cuda_graph graph; /* NULL until there is a node */
     cuda_node last;
+    bool lets_begin; /* the last node lets the next one begin early */
 } chain;
+
+typedef struct launch_size {
+    size_t groups;
+    unsigned lanes;
+} launch_size;
 
 /* Makes the graph unless it exists. */
 static hearth_status chain_begin(chain *c, hearth_error *error)
@@ -89,14 +95,29 @@ static hearth_status chain_begin(chain *c, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* early: it may begin before the one ahead of it has ended. */
+static hearth_status add_node(chain *c, cuda_function function, launch_size size, void **parameters, bool early,
+                              const char *what, hearth_error *error)
+{
+    TRY(chain_begin(c, error));
+    cuda_kernel_node node = {.function = function,
+                             .grid = {(unsigned)size.groups, 1, 1},
+                             .block = {size.lanes, 1, 1},
+                             .parameters = parameters};
+    cuda_node before = c->last;
+    CUDA_TRY(c->d, c->d->api.graph_kernel(&c->last, c->graph, &before, !early && before != NULL, &node), what);
+    cuda_edge edge = {.from_port = CUDA_PORT_PROGRAMMATIC, .type = CUDA_EDGE_PROGRAMMATIC};
+    if (early)
+        CUDA_TRY(c->d, c->d->api.graph_depend(c->graph, &before, &c->last, &edge, 1), what);
+    return HEARTH_OK;
+}
+
+/* Adds a kernel that begins when all before it has ended. */
 static hearth_status add_kernel(chain *c, cuda_function function, size_t groups, unsigned lanes, void **parameters,
                                 const char *what, hearth_error *error)
 {
-    TRY(chain_begin(c, error));
-    cuda_kernel_node node = {
-        .function = function, .grid = {(unsigned)groups, 1, 1}, .block = {lanes, 1, 1}, .parameters = parameters};
-    CUDA_TRY(c->d, c->d->api.graph_kernel(&c->last, c->graph, &c->last, c->last != NULL, &node), what);
-    return HEARTH_OK;
+    c->lets_begin = false;
+    return add_node(c, function, (launch_size){groups, lanes}, parameters, false, what, error);
 }
 
 /* Adds one of the driver's own kernels that takes the address of a word. */
@@ -114,6 +135,7 @@ static hearth_status add_operation(chain *c, unsigned kind, cuda_address word, h
         return fail(error, HEARTH_DEVICE, "cuda:%u: the driver has no memory operations in graphs",
                     d->base.options.index);
     TRY(chain_begin(c, error));
+    c->lets_begin = false;
     cuda_operation operation = {.word = {.kind = kind, .address = word, .value = 1}};
     if (kind == CUDA_OPERATION_WAIT)
         operation.word.flags = CUDA_WAIT_AT_LEAST;
@@ -121,11 +143,6 @@ static hearth_status add_operation(chain *c, unsigned kind, cuda_address word, h
     CUDA_TRY(d, d->api.graph_operations(&c->last, c->graph, &c->last, c->last != NULL, &node), "memory operations");
     return HEARTH_OK;
 }
-
-typedef struct launch_size {
-    size_t groups;
-    unsigned lanes;
-} launch_size;
 
 /* Returns how many groups of how many lanes take the items of a launch. */
 static launch_size launch_size_of(const cuda_device *d, const device_command *command)
@@ -154,9 +171,10 @@ static hearth_status add_launch(chain *c, const device_command *command, hearth_
                         : a->kind == ARGUMENT_UINT ? (void *)(uintptr_t)&a->u
                                                    : (void *)(uintptr_t)&a->f;
     }
-    launch_size size = launch_size_of(c->d, command);
-    return add_kernel(c, kernel->function, size.groups, size.lanes, parameters, device_kernels[command->index].name,
-                      error);
+    bool early = c->lets_begin;
+    c->lets_begin = c->d->base.options.early;
+    return add_node(c, kernel->function, launch_size_of(c->d, command), parameters, early,
+                    device_kernels[command->index].name, error);
 }
 
 /* Returns whether a copy is made by a kernel of up to `most` bytes. */
@@ -182,6 +200,7 @@ static hearth_status add_copy(chain *c, const device_command *command, hearth_er
                           "building a graph", error);
     }
     TRY(chain_begin(c, error));
+    c->lets_begin = false;
     cuda_copy_node node = {.from = copy_place(command->from, command->from_offset),
                            .to = copy_place(command->to, command->to_offset),
                            .width_bytes = command->size_bytes,

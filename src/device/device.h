@@ -75,6 +75,8 @@ typedef struct device_info {
  *     threads=N     host: number of threads. Default: 1
  *     speed=F       host: fraction of its speed, 0 < F <= 1; it waits after each command to imitate a slower device
  *     exchange=HOW  cuda: memory, kernel or events. Default: the first that works (cuda_exchange.c)
+ *     launch=HOW    cuda: early, where kernels may begin before the one ahead of them has ended, which needs compute
+ *                   capability 9.0 and a driver for CUDA 12.3; or late. Default: late
  *     times=FILE    writes there, as CSV, how long every command took (times.h); makes everything a little slower
  * HEARTH_INVALID: no such driver or key (named). HEARTH_DEVICE: the driver is missing or broken, or has no such
  * device; the text says why. */

@@ -15,6 +15,7 @@ typedef struct device_options {
     unsigned group, threads;
     double speed;
     char exchange[16];
+    bool early;      /* kernels may begin before the one ahead of them has ended */
     char times[256]; /* a file (times.h); "": none */
 } device_options;
 

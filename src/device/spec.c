@@ -13,6 +13,7 @@ static bool read_group(span text, device_options *out);
 static bool read_threads(span text, device_options *out);
 static bool read_speed(span text, device_options *out);
 static bool read_exchange(span text, device_options *out);
+static bool read_launch(span text, device_options *out);
 static bool read_times(span text, device_options *out);
 
 static const struct key {
@@ -27,6 +28,7 @@ static const struct key {
     {"threads",  "host", read_threads,  "a number of threads from 1 to 4096"},
     {"speed",    "host", read_speed,    "a number above 0 and at most 1"},
     {"exchange", "cuda", read_exchange, "memory, kernel or events"},
+    {"launch",   "cuda", read_launch,   "early or late"},
     {"times",    NULL,   read_times,    "the name of a file, of at most 255 bytes"},
     // clang-format on
 };
@@ -109,6 +111,12 @@ static bool read_exchange(span text, device_options *out)
         }
     }
     return false;
+}
+
+static bool read_launch(span text, device_options *out)
+{
+    out->early = span_equal(text, span_of("early"));
+    return out->early || span_equal(text, span_of("late"));
 }
 
 static bool read_times(span text, device_options *out)

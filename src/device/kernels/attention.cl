@@ -18,12 +18,12 @@
 #define ATTEND_CHUNK 8
 /* Lanes that share a key. Together they read 64 contiguous bytes of float16, which is efficient for any memory, and a
  * score is then the sum of few numbers. */
-#define ATTEND_TEAM 4
+#define ATTEND_TEAM (ON_CUDA ? 8 : 4)
 /* Positions that a lane loads at once, so that the loads overlap. */
 #define ATTEND_AHEAD 4
 /* Floats of local memory through which lanes exchange partial sums: of scores [ATTEND_QUERIES][ATTEND_POSITIONS]
  * [ATTEND_TEAM], and later of values [ATTEND_QUERIES][teams][length]. */
-#define ATTEND_SCRATCH 4096
+#define ATTEND_SCRATCH (ON_CUDA ? 8192 : 4096)
 /* Used instead of minus infinity, because infinity minus infinity would be NaN. */
 #define LEAST_SCORE (-3.4e38f)
 
@@ -289,7 +289,7 @@ INLINE uint attend_values(LOCAL const float *weights, uint n, cache_piece values
         return 0;
     }
     uint team = least(length / ATTEND_CHUNK, LANES);
-    uint teams = least(LANES / team, ATTEND_SCRATCH / (ATTEND_QUERIES * length));
+    uint teams = least(LANES / team, ATTEND_SCRATCH / (n * length));
     uint own = LANE / team, begin = own < teams ? LANE % team * ATTEND_CHUNK : length;
     for (uint i = begin; i < length; i += team * ATTEND_CHUNK) {
         float8 totals[ATTEND_QUERIES];

@@ -49,8 +49,30 @@ struct __attribute__((aligned(16))) float4 {
 #define KERNEL_B(type, name) , type *name
 #define KERNEL_V(name)       , uint name
 #define KERNEL_F(name)       , float name
-#define KERNEL(name, PARAMETERS) \
-    extern "C" __global__ void kernel_##name(const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
+#define PASSED_B(type, name) , name
+#define PASSED_V(name)       , name
+#define PASSED_F(name)       , name
+
+/* From compute capability 9.0 on, a kernel may begin while the one before it ends (CUDA: programmatic dependent launch). It
+ * lets the next one begin at once, does what needs nothing that others compute (`ahead`), and then waits until the one before it
+ * has ended and what it wrote can be seen. Here those instructions are comments, since older devices do not have them; the loader
+ * makes instructions of them where that is asked for (cuda_kernels.c). */
+#define FROM_SM_90       "//sm_90 "
+#define LET_NEXT_BEGIN() asm volatile(FROM_SM_90 "griddepcontrol.launch_dependents;" ::: "memory")
+#define AWAIT_INPUT()    asm volatile(FROM_SM_90 "griddepcontrol.wait;" ::: "memory")
+#define KERNEL_AHEAD(name, PARAMETERS, ahead)                                                                  \
+    INLINE void body_##name(const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F));                 \
+    extern "C" __global__ void kernel_##name(const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F)) \
+    {                                                                                                          \
+        LET_NEXT_BEGIN();                                                                                      \
+        if (begins_early()) {                                                                                  \
+            ahead;                                                                                             \
+        }                                                                                                      \
+        AWAIT_INPUT();                                                                                         \
+        body_##name(step PARAMETERS(PASSED_B, PASSED_V, PASSED_F));                                            \
+    }                                                                                                          \
+    INLINE void body_##name(const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
+#define KERNEL(name, PARAMETERS) KERNEL_AHEAD(name, PARAMETERS, )
 
 typedef unsigned char uchar;
 typedef signed char schar;
@@ -111,6 +133,20 @@ INLINE uint2 load_8(const uchar *p)
     uint2 v;
     asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
     return v;
+}
+
+/* Whether those comments are instructions. The assembler knows, so that code for the other case costs nothing. */
+INLINE bool begins_early(void)
+{
+    uint on;
+    asm("mov.u32 %0, 0;\n\t" FROM_SM_90 "mov.u32 %0, 1;" : "=r"(on));
+    return on != 0;
+}
+
+/* Begins to bring bytes into the device's cache; both ends are aligned to 16 bytes. */
+INLINE void fetch_ahead(const uchar *from, uint bytes)
+{
+    asm volatile(FROM_SM_90 "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 struct float8 {
@@ -249,6 +285,14 @@ struct block32 { /* 32 signed bytes */
 INLINE block32 block32_load(const uchar *p)
 {
     uint4 a = load_16(p), b = load_16(p + 16);
+    block32 out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    return out;
+}
+
+/* The same for memory that another kernel writes. */
+INLINE block32 block32_read(const schar *p)
+{
+    uint4 a = ((const uint4 *)p)[0], b = ((const uint4 *)p)[1];
     block32 out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
     return out;
 }

@@ -173,6 +173,17 @@ INLINE block32 weights_block(int format, GLOBAL const uchar *row, uint sub)
     return block32_of_nibbles(row + 16 * (size_t)sub, format == W_Q4_0 ? 8 : 0);
 }
 
+#if ON_CUDA
+/* Returns the values 8 j .. 8 j + 7 of a block, divided by their scale; with an offset: before it is subtracted. */
+INLINE float8 block_vector(int format, block32 block, uint j)
+{
+    uint first = block.v[2 * j], second = block.v[2 * j + 1];
+    if (format == W_Q4_0)
+        return float8_of_words(first, second, 8.0f);
+    return has_offset(format) ? float8_of_words(first, second, 0.0f) : float8_of_signed(first, second);
+}
+#endif
+
 /* Adds to `sum` the dot product of 32 weights and 32 activations. The activations are scale * q, and q_sum is the sum
  * of q. */
 INLINE wide block_sum(int format, wide sum, block32 weights, two_scales s, block32 q, float scale, int q_sum)

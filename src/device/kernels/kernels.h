@@ -345,15 +345,15 @@
 #define P_TALLY(B, V, F) B(const uint, list) B(const uint, listed) B(uint, fired) V(n) V(neurons)
 
 /* Sums rows of w weighted by h, in `parts` parts: sums [R][parts][columns]. Of a token's m rows (the listed or
- * all `rows`), part p takes those from p * m / parts up to, not including, (p + 1) * m / parts. Its sum is that of
- * h[t][i] * W[list ? list[t][i] : i] in the order of the list; h and list have the stride `rows`. w has a row per neuron
- * (down_t).
+ * all `rows`), part p takes those from p * s up to, not including, (p + 1) * s, where s is m / parts rounded up; the last
+ * parts may have none. Its sum is that of h[t][i] * W[list ? list[t][i] : i]; h and list have the stride `rows`. w has a
+ * row per neuron (down_t).
  * items: R * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
 #define P_ACCUMULATE(B, V, F)                                                                                \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
         B(float, sums) V(rows) V(columns) V(parts)
 
-/* The same sums of all rows, without lists, for long steps. Part p takes the rows from p * rows / parts on.
+/* The same sums of all rows, without lists, for long steps.
  * items: ceil(R / TILE_TOKENS) * parts * ceil(columns / TILE_ROWS) */
 #define P_ACCUMULATE_MANY(B, V, F) \
     B(const uchar, w) B(const ushort, scales) B(const float, h) B(float, sums) V(rows) V(columns) V(parts)
@@ -394,7 +394,7 @@
 /* Every kernel: name, parameters, and who takes an item of it, where a group has many lanes (kernel_taker). The macro that is
  * passed must be called X. */
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(embed_##name, P_EMBED, BY_GROUP) X(product_##name, P_PRODUCT, BY_TEAM) X(accumulate_##name, P_ACCUMULATE, BY_LARGE_GROUP) \
+    X(embed_##name, P_EMBED, BY_GROUP) X(product_##name, P_PRODUCT, BY_TEAM) X(accumulate_##name, P_ACCUMULATE, BY_GROUP) \
     X(score_##name, P_SCORE, BY_TEAM) X(product_many_##name, P_PRODUCT_MANY, BY_GROUP) \
     X(product_heads_##name, P_PRODUCT_HEADS, BY_TEAM) X(product_chosen_##name, P_PRODUCT_CHOSEN, BY_TEAM) \
     X(accumulate_many_##name, P_ACCUMULATE_MANY, BY_GROUP)
@@ -407,14 +407,14 @@
     X(quantize, P_QUANTIZE, BY_GROUP) X(norm, P_NORM, BY_LARGE_GROUP) X(norm_8, P_NORM_8, BY_LARGE_GROUP) X(norm_ranges, P_NORM_RANGES, BY_GROUP) \
     X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
     X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
-    X(attend_f32, P_ATTEND, BY_GROUP) X(attend_f16, P_ATTEND, BY_GROUP) X(attend_q8_0, P_ATTEND, BY_GROUP) \
+    X(attend_f32, P_ATTEND, BY_LARGE_GROUP) X(attend_f16, P_ATTEND, BY_LARGE_GROUP) X(attend_q8_0, P_ATTEND, BY_LARGE_GROUP) \
     X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
     X(tally, P_TALLY, BY_GROUP) X(move, P_MOVE, BY_GROUP) \
     X(route, P_ROUTE, BY_LARGE_GROUP) X(expand, P_EXPAND, BY_LARGE_GROUP) X(weigh, P_WEIGH, BY_GROUP) \
-    X(reduce, P_REDUCE, BY_GROUP) X(argmax, P_ARGMAX, BY_LARGE_GROUP) X(read, P_READ, BY_GROUP)
+    X(reduce, P_REDUCE, BY_LARGE_GROUP) X(argmax, P_ARGMAX, BY_LARGE_GROUP) X(read, P_READ, BY_GROUP)
 
 // clang-format on
 

@@ -82,25 +82,40 @@ typedef struct item_rows {
     GLOBAL const ushort *scales[PRODUCT_ROWS];
 } item_rows;
 
+/* Pieces of every row that a lane of add_floats reads at once. A single token leaves registers for two, and has few groups, each
+ * of which waits for memory. A place beyond the last repeats it, and x counts as zero there. */
+#define MOST_PIECES  (ON_CUDA ? 2 : 1)
+#define PIECES(most) ((most) == 1 ? MOST_PIECES : 1)
+
 /* Adds to `sums` the products of the rows with `tokens` tokens from `token` on, at most `most` (a constant). */
 INLINE void add_floats(int format, uint most, const item_rows *row, product_input in, uint token, uint tokens,
                        uint columns, wide sums[][PRODUCT_ROWS])
 {
     GLOBAL const float *x = in.x + (size_t)token * columns;
-    uint by_8 = COLUMNS_BY_8(columns);
-    for (uint at = TEAM_LANE * 8; at < by_8; at += TEAM_LANES * 8) {
-        float8 weights[PRODUCT_ROWS];
+    uint by_8 = COLUMNS_BY_8(columns), step = TEAM_LANES * 8;
+    for (uint begin = TEAM_LANE * 8; begin < by_8; begin += step * PIECES(most)) {
+        float8 weights[MOST_PIECES][PRODUCT_ROWS];
         UNROLL
-        for (uint r = 0; r < PRODUCT_ROWS; r++)
-            weights[r] = weights_8(format, row->w[r], row->scales[r], at);
+        for (uint p = 0; p < PIECES(most); p++) {
+            uint at = least(begin + p * step, by_8 - 8);
+            UNROLL
+            for (uint r = 0; r < PRODUCT_ROWS; r++)
+                weights[p][r] = weights_8(format, row->w[r], row->scales[r], at);
+        }
         UNROLL
-        for (uint t = 0; t < most; t++)
-            if (t < tokens) {
-                float8 values = float8_load(x + (size_t)t * columns + at);
-                UNROLL
-                for (uint r = 0; r < PRODUCT_ROWS; r++)
-                    sums[t][r] = wide_dot(sums[t][r], weights[r], values);
-            }
+        for (uint p = 0; p < PIECES(most); p++) {
+            uint at = least(begin + p * step, by_8 - 8);
+            UNROLL
+            for (uint t = 0; t < most; t++)
+                if (t < tokens) {
+                    float8 values = float8_load(x + (size_t)t * columns + at);
+                    if (p > 0 && begin + p * step >= by_8)
+                        values = float8_all(0.0f);
+                    UNROLL
+                    for (uint r = 0; r < PRODUCT_ROWS; r++)
+                        sums[t][r] = wide_dot(sums[t][r], weights[p][r], values);
+                }
+        }
     }
     for (uint at = by_8 + TEAM_LANE; at < columns; at += TEAM_LANES)
         for (uint r = 0; r < PRODUCT_ROWS; r++) {
@@ -129,7 +144,7 @@ INLINE void add_blocks(int format, uint most, const item_rows *row, product_inpu
         for (uint t = 0; t < most; t++)
             if (t < tokens) {
                 size_t at = (size_t)(token + t) * blocks + b;
-                block32 values = block32_load((GLOBAL const uchar *)in.q + 32 * at);
+                block32 values = block32_read(in.q + 32 * at);
                 float value_scale = in.q_scales[at];
                 int q_sum = format == W_Q4_0 || has_offset(format) ? in.q_sums[at] : 0;
                 UNROLL
@@ -182,9 +197,33 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
                          columns, y, stride, finish, scratch);
 }
 
+#if ON_CUDA
+/* The most bytes that a group fetches ahead: with all groups of a device less than half of a cache of 50 MB. */
+#define MOST_AHEAD 16384u
+
+INLINE void fetch_aligned(const uchar *from, const uchar *end)
+{
+    uint bytes = least((uint)(end - from), MOST_AHEAD);
+    if (((size_t)from & 15) == 0 && bytes >= 16)
+        fetch_ahead(from, bytes & ~15u);
+}
+
+/* Fetches the rows that a group multiplies first, which are neighbours, unless lists choose them. */
+INLINE void fetch_product(int format, const uchar *w, const ushort *scales, const uint *list, uint rows, uint columns)
+{
+    uint first = GROUP * TEAMS * PRODUCT_ROWS, end = least(first + TEAMS * PRODUCT_ROWS, rows);
+    if (LANE != 0 || list || first >= rows)
+        return;
+    fetch_aligned(row_of(format, w, first, columns), row_of(format, w, end, columns));
+    if (block_scale_bytes(format) > 0)
+        fetch_aligned((const uchar *)scales_of(format, scales, first, columns),
+                      (const uchar *)scales_of(format, scales, end, columns));
+}
+#endif
+
 /* Defines a product kernel; the last arguments are the members of product_input. */
 #define PRODUCT_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                                 \
-    KERNEL(name, PARAMETERS)                                                                                      \
+    KERNEL_AHEAD(name, PARAMETERS, fetch_product(format, w, scales, list, rows, columns))                         \
     {                                                                                                             \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                               \
         product_input in = {rounded, x, q, q_scales, q_sums};                                                     \

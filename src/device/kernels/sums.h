@@ -19,6 +19,11 @@ typedef struct step_record {
 } step_record;
 #endif
 
+#if !ON_CUDA
+#define KERNEL_AHEAD(name, PARAMETERS, ahead) KERNEL(name, PARAMETERS)
+#define block32_read(q)                       block32_load((GLOBAL const uchar *)(q))
+#endif
+
 #define NEGATIVE_INFINITY AS_FLOAT(0xff800000u)
 
 INLINE float bfloat_value(ushort bits)

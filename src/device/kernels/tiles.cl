@@ -259,7 +259,7 @@ INLINE void load_blocks(int format, tile s, GLOBAL const uchar *w, GLOBAL const 
         uint t = i % TILE_TOKENS, b = i / TILE_TOKENS;
         size_t from = (size_t)least(s.token + t, tokens - 1) * blocks + least(first + b, blocks - 1);
         uint words[8];
-        block32_words(block32_load((GLOBAL const uchar *)q + 32 * from), words);
+        block32_words(block32_read(q + 32 * from), words);
         UNROLL
         for (uint k = 0; k < 8; k++)
             s.values[(b * 8 + k) * VALUES_STRIDE + t] = words[k];
@@ -366,7 +366,7 @@ INLINE void accumulate_many(int format, GLOBAL const step_record *step, GLOBAL c
     uint items = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * parts * pieces;
     for (uint item = group; item < items; item += groups) {
         uint part = item / pieces % parts;
-        uint begin = (uint)((ulong)part * rows / parts), end = (uint)((ulong)(part + 1) * rows / parts);
+        uint begin = part_begin(part, rows, parts), end = part_begin(part + 1, rows, parts);
         s.first = item % pieces * TILE_ROWS, s.token = item / pieces / parts * TILE_TOKENS;
         for (uint lane = LANE; lane - LANE < TILE_LANES; lane += LANES) {
             float own[LANE_TOKENS][LANE_OUTPUTS];
@@ -502,7 +502,7 @@ INLINE void strip_blocks(int format, block32 strip[PRODUCT_ROWS][STRIP_COLUMNS /
     for (uint b = 0; b < count; b++) {
         UNROLL
         for (uint t = 0; t < STRIP_TOKENS; t++) {
-            block32 values = block32_load((const uchar *)in.q + 32 * (of[t] + b));
+            block32 values = block32_read(in.q + 32 * (of[t] + b));
             float value_scale = in.q_scales[of[t] + b];
             int q_sum = has_offset(format) ? in.q_sums[of[t] + b] : 0;
             UNROLL
@@ -609,7 +609,7 @@ INLINE void accumulate_many(int format, const step_record *step, const uchar *w,
     for (uint item = group; item < items; item += groups) {
         uint left = item % pieces * TILE_ROWS, part = item / pieces % parts,
              token = item / pieces / parts * TILE_TOKENS;
-        uint begin = (uint)((ulong)part * rows / parts), end = (uint)((ulong)(part + 1) * rows / parts);
+        uint begin = part_begin(part, rows, parts), end = part_begin(part + 1, rows, parts);
         uint right = least(left + TILE_ROWS, columns), middle = least(right, by_8 > left ? by_8 : left);
         uint tokens = least(TILE_TOKENS, step->count - token);
         float *out = sums + ((size_t)token * parts + part) * columns;

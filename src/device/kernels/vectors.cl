@@ -12,20 +12,30 @@ INLINE float norm_scale(float squares, uint n, float epsilon)
     return DIVIDE(1.0f, SQRT(DIVIDE(squares, (float)n) + epsilon));
 }
 
-/* Norms a row by the lanes of a group. May work in place: a lane writes only where it has read. */
+/* Norms a row by the lanes of a group. May work in place: a lane writes only where it has read. A lane's first vector stays in
+ * registers, and its weights are loaded before they are needed: a group alone on its unit waits for every load. */
 INLINE void norm_row(GLOBAL const float *row, GLOBAL const float *weight, GLOBAL float *out, uint columns,
                      float epsilon, LOCAL float *shared)
 {
     uint by_8 = COLUMNS_BY_8(columns);
+    uint own = LANE * 8;
     wide squares = wide_zero();
-    for (uint i = LANE * 8; i < by_8; i += LANES * 8) {
+    float8 first = float8_all(0.0f), first_weight = first;
+    if (own < by_8) {
+        first = float8_load(row + own);
+        first_weight = float8_load(weight + own);
+        squares = wide_dot(squares, first, first);
+    }
+    for (uint i = own + LANES * 8; i < by_8; i += LANES * 8) {
         float8 values = float8_load(row + i);
         squares = wide_dot(squares, values, values);
     }
     for (uint i = by_8 + LANE; i < columns; i += LANES)
         squares = wide_add(squares, row[i] * row[i]);
     float scale = norm_scale(group_sum(wide_total(squares), shared), columns, epsilon);
-    for (uint i = LANE * 8; i < by_8; i += LANES * 8)
+    if (own < by_8)
+        float8_store(out + own, float8_times(float8_times(first, float8_all(scale)), first_weight));
+    for (uint i = own + LANES * 8; i < by_8; i += LANES * 8)
         float8_store(out + i,
                      float8_times(float8_times(float8_load(row + i), float8_all(scale)), float8_load(weight + i)));
     for (uint i = by_8 + LANE; i < columns; i += LANES)
