@@ -178,8 +178,9 @@ is "after a full disk" "$(ls -A "$scratch/disk") $(cat "$scratch/disk/model.gguf
 # No memory, more and more of it: an answer or an error, never a crash.
 if (ulimit -v 400000 && "$HEARTH" --version) >/dev/null 2>&1; then
     answers=0 errors=0
-    # Less than the program itself takes (11.3 MB) kills it in exec, before any of its code runs.
-    for kilobytes in 12000 12500 13000 16000 20000 26000 34000 50000 80000 120000 200000 400000; do
+    # Less than the program itself takes kills it in exec, before any of its code runs.
+    least=$(($(stat -Lc %s "$HEARTH") / 1024 + 300))
+    for kilobytes in $least $((least + 500)) $((least + 1000)) 16000 20000 26000 $(seq 34000 2000 48000) 50000 80000 120000 200000 400000; do
         got=0
         (ulimit -v $kilobytes && exec "$HEARTH" run "$model" -p "Once" -n 4 --temp 0 --json -t 2) \
             >"$scratch/out" 2>"$scratch/err" || got=$?

@@ -85,8 +85,9 @@ static void check_embed_case(check *c, device *d, number_format format, uint32_t
         before[i] = random_rough(rng);
     room step = step_new(d, tokens, NULL, by_position ? wanted : NULL, by_position ? NULL : wanted);
     room x = room_new(d, before, n * sizeof(float));
-    DEVICE_DO(c, d, device_embed(format), CHECKED_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
-              UINT(columns), UINT(by_position), UINT(first), UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT(factor));
+    DEVICE_DO(c, d, device_kernel_of(OF_EMBED, format), CHECKED_ROWS, room_of(&step), room_of(&p.w),
+              scales_argument(&p), room_of(&x), UINT(columns), UINT(by_position), UINT(first),
+              UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT(factor));
     room_read(c, &x, got);
     size_t wrong = 0;
     for (size_t i = 0; i < n; i++) {
@@ -172,20 +173,21 @@ static void check_product_case(check *c, device *d, const product_shape *s, uint
     size_t items = items_of(s->rows, PRODUCT_ROWS),
            tiles = items_of(s->rows, TILE_ROWS) * items_of(s->tokens, TILE_TOKENS);
     if (s->many && s->rounded)
-        DEVICE_DO(c, d, device_product_many_8(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(s->rows), UINT(s->columns),
-                  UINT(stride), UINT(s->finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_MANY_8, s->format), tiles, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y),
+                  UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
     else if (s->many)
-        DEVICE_DO(c, d, device_product_many(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_MANY, s->format), tiles, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride),
+                  UINT(s->finish));
     else if (s->rounded)
-        DEVICE_DO(c, d, device_product_8(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  list_argument(&l), counts_argument(&l), room_of(&in.q), room_of(&in.scales), room_of(&in.sums),
-                  room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_8, s->format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in.q), room_of(&in.scales),
+                  room_of(&in.sums), room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
     else
-        DEVICE_DO(c, d, device_product(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  list_argument(&l), counts_argument(&l), room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns),
-                  UINT(stride), UINT(s->finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT, s->format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in.x), room_of(&y),
+                  UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
     room_read(c, &y, got);
     check_sums(c, d, s, &p, &in, &l, before, got);
     free(before);
@@ -260,12 +262,12 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
     room step = step_new(d, s->tokens, NULL, NULL, NULL), in = room_new(d, h, n * sizeof(float));
     room out = room_new(d, NULL, sums * sizeof(float));
     if (s->many)
-        DEVICE_DO(c, d, device_accumulate_many(s->format),
+        DEVICE_DO(c, d, device_kernel_of(OF_ACCUMULATE_MANY, s->format),
                   items_of(s->tokens, TILE_TOKENS) * s->parts * items_of(s->columns, TILE_ROWS), room_of(&step),
                   room_of(&p.w), scales_argument(&p), room_of(&in), room_of(&out), UINT(s->rows), UINT(s->columns),
                   UINT(s->parts));
     else
-        DEVICE_DO(c, d, device_accumulate(s->format),
+        DEVICE_DO(c, d, device_kernel_of(OF_ACCUMULATE, s->format),
                   CHECKED_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step),
                   room_of(&p.w), scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in),
                   room_of(&out), UINT(s->rows), UINT(s->columns), UINT(s->parts));
@@ -408,7 +410,9 @@ static void check_many(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 5, 63, 64, 65, 70, 150}, tokens[] = {1, 31, 32, 33, 100, CHECKED_ROWS};
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_many_8(format) : device_product_many(format)].name);
+        check_begin(c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_MANY_8, format)
+                                              : device_kernel_of(OF_PRODUCT_MANY, format)]
+                           .name);
         for (size_t i = 0; i < 12; i++) {
             product_shape s = {.format = format,
                                .rows = rows[random_below(rng, COUNT(rows))],
@@ -420,7 +424,7 @@ static void check_many(check *c, device *d, number_format format, uint64_t *rng)
             check_product_case(c, d, &s, rng);
         }
     }
-    check_begin(c, device_kernels[device_accumulate_many(format)].name);
+    check_begin(c, device_kernels[device_kernel_of(OF_ACCUMULATE_MANY, format)].name);
     for (size_t i = 0; i < 12; i++) {
         sum_shape s = {.format = format,
                        .rows = rows[random_below(rng, COUNT(rows))],
@@ -435,11 +439,13 @@ static void check_many(check *c, device *d, number_format format, uint64_t *rng)
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
-    check_begin(c, device_kernels[device_embed(format)].name);
+    check_begin(c, device_kernels[device_kernel_of(OF_EMBED, format)].name);
     for (size_t i = 0; i < 8; i++)
         check_embed_case(c, d, format, some_columns(format, i), some_rows(rng), rng);
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_8(format) : device_product(format)].name);
+        check_begin(
+            c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_8, format) : device_kernel_of(OF_PRODUCT, format)]
+                   .name);
         for (size_t i = 0; i < 24; i++) {
             product_shape s = {.format = format,
                                .rows = rows[random_below(rng, COUNT(rows))],
@@ -451,7 +457,7 @@ static void check_format(check *c, device *d, number_format format, uint64_t *rn
             check_product_case(c, d, &s, rng);
         }
     }
-    check_begin(c, device_kernels[device_accumulate(format)].name);
+    check_begin(c, device_kernels[device_kernel_of(OF_ACCUMULATE, format)].name);
     for (size_t i = 0; i < 16; i++) {
         sum_shape s = {.format = format,
                        .rows = rows[random_below(rng, COUNT(rows))],

@@ -22,12 +22,12 @@ static void check_heads_case(check *c, device *d, number_format format, bool rou
     room step = step_new(d, tokens, NULL, NULL, NULL), y = room_new(d, NULL, n * sizeof(float));
     size_t items = heads * items_of(rows, PRODUCT_ROWS);
     if (rounded)
-        DEVICE_DO(c, d, device_product_heads_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(heads), UINT(rows),
-                  UINT(columns));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_HEADS_8, format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(heads),
+                  UINT(rows), UINT(columns));
     else
-        DEVICE_DO(c, d, device_product_heads(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&in.x), room_of(&y), UINT(heads), UINT(rows), UINT(columns));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_HEADS, format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&in.x), room_of(&y), UINT(heads), UINT(rows), UINT(columns));
     room_read(c, &y, got);
     double limit = product_depth(d, columns, rounded) * EPSILON;
     for (size_t i = 0; i < n; i++) {
@@ -128,14 +128,15 @@ static void check_chosen_case(check *c, device *d, number_format format, bool ro
     size_t items = tokens * items_of(k.rows, PRODUCT_ROWS);
     uint32_t finish = adds ? FINISH_ADD : FINISH_STORE;
     if (rounded)
-        DEVICE_DO(c, d, device_product_chosen_8(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.q), room_of(&in.scales),
-                  room_of(&in.sums), room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to), UINT(k.rows),
-                  UINT(k.columns), UINT(k.stride), UINT(finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_CHOSEN_8, format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.q),
+                  room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to),
+                  UINT(k.rows), UINT(k.columns), UINT(k.stride), UINT(finish));
     else
-        DEVICE_DO(c, d, device_product_chosen(format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
-                  room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.x), room_of(&y), UINT(k.experts),
-                  UINT(k.from), UINT(k.to), UINT(k.rows), UINT(k.columns), UINT(k.stride), UINT(finish));
+        DEVICE_DO(c, d, device_kernel_of(OF_PRODUCT_CHOSEN, format), items, room_of(&step), room_of(&p.w),
+                  scales_argument(&p), room_of(&chosen), room_of(&counts), room_of(&ranges), room_of(&in.x),
+                  room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to), UINT(k.rows), UINT(k.columns), UINT(k.stride),
+                  UINT(finish));
     room_read(c, &y, got);
     double limit = (product_depth(d, (size_t)columns * (k.to - k.from), rounded) + 1) * EPSILON;
     for (size_t i = 0; i < n; i++)
@@ -228,9 +229,10 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
                     room_new(d, w.owners, s->rows * sizeof(uint32_t)),
                     room_new(d, x, values * sizeof(float)),
                     room_new(d, NULL, n * sizeof(float))};
-    DEVICE_DO(c, d, device_score(s->format), items_of(s->rows, PRODUCT_ROWS), room_of(&rooms[0]), room_of(&p.w),
-              scales_argument(&p), room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]),
-              room_of(&rooms[5]), room_of(&rooms[6]), UINT(s->experts), UINT(s->used), UINT(s->rows), UINT(s->columns));
+    DEVICE_DO(c, d, device_kernel_of(OF_SCORE, s->format), items_of(s->rows, PRODUCT_ROWS), room_of(&rooms[0]),
+              room_of(&p.w), scales_argument(&p), room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]),
+              room_of(&rooms[4]), room_of(&rooms[5]), room_of(&rooms[6]), UINT(s->experts), UINT(s->used),
+              UINT(s->rows), UINT(s->columns));
     room_read(c, &rooms[COUNT(rooms) - 1], got);
     check_scores(c, d, s, &p, &w, x, got);
     for (size_t i = 0; i < COUNT(rooms); i++)
@@ -246,7 +248,9 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
 static void check_heads(check *c, device *d, number_format format, uint64_t *rng)
 {
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_heads_8(format) : device_product_heads(format)].name);
+        check_begin(c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_HEADS_8, format)
+                                              : device_kernel_of(OF_PRODUCT_HEADS, format)]
+                           .name);
         for (size_t i = 0; i < 12; i++)
             check_heads_case(c, d, format, rounded, some_columns(format, i), rng);
     }
@@ -255,7 +259,9 @@ static void check_heads(check *c, device *d, number_format format, uint64_t *rng
 static void check_chosen(check *c, device *d, number_format format, uint64_t *rng)
 {
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_product_chosen_8(format) : device_product_chosen(format)].name);
+        check_begin(c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_CHOSEN_8, format)
+                                              : device_kernel_of(OF_PRODUCT_CHOSEN, format)]
+                           .name);
         for (size_t i = 0; i < 16; i++)
             check_chosen_case(c, d, format, rounded, (some_columns(format, i) + 7) / 8 * 8, rng);
     }
@@ -264,7 +270,7 @@ static void check_chosen(check *c, device *d, number_format format, uint64_t *rn
 static void check_score(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70};
-    check_begin(c, device_kernels[device_score(format)].name);
+    check_begin(c, device_kernels[device_kernel_of(OF_SCORE, format)].name);
     for (size_t i = 0; i < 16; i++) {
         uint32_t experts = 1 + (uint32_t)random_below(rng, 9);
         score_shape s = {.format = format,

@@ -150,12 +150,13 @@ static void embed(const recorder *r)
 {
     const device_weights *w = r->s->engine->uploaded;
     const hyperparameters *h = &r->model->hyper;
-    LAUNCH(r, device_embed(w->embedding.format), r->rows, BUFFER(w->embedding.w), BUFFER(w->embedding.scales),
-           BUFFER(r->v->x), UINT(h->embedding_length), UINT(0), UINT(0), UINT(FINISH_STORE), FLOAT(h->embedding_scale));
+    LAUNCH(r, device_kernel_of(OF_EMBED, w->embedding.format), r->rows, BUFFER(w->embedding.w),
+           BUFFER(w->embedding.scales), BUFFER(r->v->x), UINT(h->embedding_length), UINT(0), UINT(0),
+           UINT(FINISH_STORE), FLOAT(h->embedding_scale));
     if (w->positions.w)
-        LAUNCH(r, device_embed(w->positions.format), r->rows, BUFFER(w->positions.w), BUFFER(w->positions.scales),
-               BUFFER(r->v->x), UINT(h->embedding_length), UINT(1), UINT(h->position_offset), UINT(FINISH_ADD),
-               FLOAT(1));
+        LAUNCH(r, device_kernel_of(OF_EMBED, w->positions.format), r->rows, BUFFER(w->positions.w),
+               BUFFER(w->positions.scales), BUFFER(r->v->x), UINT(h->embedding_length), UINT(1),
+               UINT(h->position_offset), UINT(FINISH_ADD), FLOAT(1));
 }
 
 /* Hands the residual stream to the CPU, or takes it from there; all streams where there are several. Then x is the active one

@@ -37,11 +37,12 @@ static void multiply_heads(const recorder *r, const device_matrix *m, size_t hea
     size_t items = heads * items_of(length, PRODUCT_ROWS);
     device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
     if (values.rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_heads_8(m->format), items, w, scales, BUFFER(v->q8), BUFFER(v->q8_scales),
-               BUFFER(v->q8_sums), BUFFER(v->head_out), UINT(heads), UINT(length), UINT(m->columns));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_HEADS_8, m->format), items, w, scales, BUFFER(v->q8),
+               BUFFER(v->q8_scales), BUFFER(v->q8_sums), BUFFER(v->head_out), UINT(heads), UINT(length),
+               UINT(m->columns));
     else
-        LAUNCH(r, device_product_heads(m->format), items, w, scales, BUFFER(v->head_in), BUFFER(v->head_out),
-               UINT(heads), UINT(length), UINT(m->columns));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_HEADS, m->format), items, w, scales, BUFFER(v->head_in),
+               BUFFER(v->head_out), UINT(heads), UINT(length), UINT(m->columns));
     move(r, heads, length, out, to);
 }
 

@@ -79,7 +79,7 @@ static row_list mask(const recorder *r, uint32_t layer, const portion *p, row_li
     expand(r, layer, l->mask_ranges, units, width, NULL);
     input in = record_prepare(r, p->input, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
     record_stack(r, &l->mask_in, width, &in, units, (output){v->hidden, 0, width}, FINISH_RELU);
-    LAUNCH(r, device_score(l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
+    LAUNCH(r, device_kernel_of(OF_SCORE, l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
            BUFFER(l->mask_out.scales), LIST(rows), BUFFER(v->chosen), BUFFER(l->expert_owners), BUFFER(v->hidden),
            BUFFER(v->score), UINT(l->router.rows + 1), UINT(used), UINT(l->width), UINT(l->mask_out.columns));
     return filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
@@ -208,15 +208,16 @@ static void accumulate_rows(const recorder *r, const device_layer *l, const port
 {
     uint32_t columns = p->down_t->columns, parts = device_parts(r->rows);
     if (record_in_tiles(r, rows)) {
-        LAUNCH(r, device_accumulate_many(p->down_t->format),
+        LAUNCH(r, device_kernel_of(OF_ACCUMULATE_MANY, p->down_t->format),
                items_of(r->rows, TILE_TOKENS) * parts * items_of(columns, TILE_ROWS), BUFFER(p->down_t->w),
                BUFFER(p->down_t->scales), OF_PORTION(p, r->v->first), BUFFER(r->v->sums), UINT(l->width), UINT(columns),
                UINT(parts));
         return;
     }
-    LAUNCH(r, device_accumulate(p->down_t->format), r->rows * parts * items_of(columns, ACCUMULATE_COLUMNS_ITEM),
-           BUFFER(p->down_t->w), BUFFER(p->down_t->scales), LIST(rows), OF_PORTION(p, r->v->first), BUFFER(r->v->sums),
-           UINT(l->width), UINT(columns), UINT(parts));
+    LAUNCH(r, device_kernel_of(OF_ACCUMULATE, p->down_t->format),
+           r->rows * parts * items_of(columns, ACCUMULATE_COLUMNS_ITEM), BUFFER(p->down_t->w),
+           BUFFER(p->down_t->scales), LIST(rows), OF_PORTION(p, r->v->first), BUFFER(r->v->sums), UINT(l->width),
+           UINT(columns), UINT(parts));
 }
 
 /* Accumulates a portion of a layer whose experts lie beside a network: the sum of the experts goes to `added`, that of the
@@ -256,14 +257,15 @@ static void multiply_chosen(const recorder *r, const device_layer *l, const devi
     uint32_t experts = l->router.rows + 1, d = m->rows / (to - from);
     size_t items = r->rows * items_of(d, PRODUCT_ROWS);
     if (in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_chosen_8(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(v->chosen),
-               BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(v->q8), BUFFER(v->q8_scales),
-               BUFFER(v->q8_sums), BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns),
-               UINT(l->width), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_CHOSEN_8, m->format), items, BUFFER(m->w), BUFFER(m->scales),
+               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(v->q8),
+               BUFFER(v->q8_scales), BUFFER(v->q8_sums), BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d),
+               UINT(m->columns), UINT(l->width), UINT(finish));
     else
-        LAUNCH(r, device_product_chosen(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(v->chosen),
-               BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(in->values), BUFFER(v->sums), UINT(experts),
-               UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_CHOSEN, m->format), items, BUFFER(m->w), BUFFER(m->scales),
+               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(in->values),
+               BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width),
+               UINT(finish));
 }
 
 /* Accumulates experts whose matrices lie as a file stores them: all neurons of those that a token chose. */

@@ -42,10 +42,11 @@ static void stack_many(const recorder *r, const device_matrix *m, uint32_t count
     device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
     device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
     if (in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_many_8(m->format), items, w, scales, BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
-               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_MANY_8, m->format), items, w, scales, BUFFER(r->v->q8),
+               BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride),
+               UINT(finish));
     else
-        LAUNCH(r, device_product_many(m->format), items, w, scales, BUFFER(in->values), y, UINT(count),
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_MANY, m->format), items, w, scales, BUFFER(in->values), y, UINT(count),
                UINT(m->columns), UINT(out.stride), UINT(finish));
 }
 
@@ -58,11 +59,12 @@ void record_stack(const recorder *r, const device_matrix *m, uint32_t count, con
     if (record_in_tiles(r, rows))
         stack_many(r, m, count, in, out, finish);
     else if (in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_8(m->format), items, w, scales, LIST(rows), BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
-               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_8, m->format), items, w, scales, LIST(rows), BUFFER(r->v->q8),
+               BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride),
+               UINT(finish));
     else
-        LAUNCH(r, device_product(m->format), items, w, scales, LIST(rows), BUFFER(in->values), y, UINT(count),
-               UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT, m->format), items, w, scales, LIST(rows), BUFFER(in->values), y,
+               UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
 }
 
 void record_product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,

@@ -38,7 +38,7 @@ static void compute_part(const recorder *r, uint32_t layer, const stream_part *p
            FLOAT(f->threshold));
     if (counts && f->gating == FFN_GATED_BOTH)
         count_above(r, layer, p->count, NO_BUFFER, TOTAL_ACTIVE, 0);
-    LAUNCH(r, device_accumulate_many(p->down_t.format),
+    LAUNCH(r, device_kernel_of(OF_ACCUMULATE_MANY, p->down_t.format),
            items_of(r->rows, TILE_TOKENS) * parts * items_of(columns, TILE_ROWS),
            BUFFER_FROM(p->down_t.w, p->down_t.w_at), BUFFER_FROM(p->down_t.scales, p->down_t.scales_at),
            BUFFER(v->first), BUFFER(v->sums), UINT(p->count), UINT(columns), UINT(parts));

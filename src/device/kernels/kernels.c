@@ -21,27 +21,27 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 
 /* The row of a format that devices lack is zero. */
 static const device_format formats[FORMAT_COUNT] = {
-#define X(ID, name, values, value_size, scale_size)                    \
-    [FORMAT_##ID] = {.value_bytes = (value_size),                      \
-                     .scale_bytes = (scale_size),                      \
-                     .embed = DEVICE_embed_##name,                     \
-                     .product = DEVICE_product_##name,                 \
-                     .product_many = DEVICE_product_many_##name,       \
-                     .product_heads = DEVICE_product_heads_##name,     \
-                     .product_chosen = DEVICE_product_chosen_##name,   \
-                     .accumulate = DEVICE_accumulate_##name,           \
-                     .accumulate_many = DEVICE_accumulate_many_##name, \
-                     .score = DEVICE_score_##name},
+#define X(ID, name, values, value_size, scale_size) [FORMAT_##ID] = {(value_size), (scale_size)},
     DEVICE_FORMATS(X)
 #undef X
 };
 
-/* Those for activations of 8 bits, of few tokens, of many, of heads and of experts; only block formats have them. */
-static const device_kernel products_8[FORMAT_COUNT][4] = {
-#define X(ID, name, values, value_bytes, scale_bytes)                                                      \
-    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name, DEVICE_product_heads_8_##name, \
-                     DEVICE_product_chosen_8_##name},
-    DEVICE_BLOCK_FORMATS(X)
+static const device_kernel kernels_of[FORMAT_COUNT][OF_COUNT] = {
+#define X(ID, name, values, value_bytes, scale_bytes)                                                 \
+    [FORMAT_##ID][OF_EMBED] = DEVICE_embed_##name, [FORMAT_##ID][OF_PRODUCT] = DEVICE_product_##name, \
+    [FORMAT_##ID][OF_PRODUCT_MANY] = DEVICE_product_many_##name,                                      \
+    [FORMAT_##ID][OF_PRODUCT_HEADS] = DEVICE_product_heads_##name,                                    \
+    [FORMAT_##ID][OF_PRODUCT_CHOSEN] = DEVICE_product_chosen_##name,                                  \
+    [FORMAT_##ID][OF_ACCUMULATE] = DEVICE_accumulate_##name,                                          \
+    [FORMAT_##ID][OF_ACCUMULATE_MANY] = DEVICE_accumulate_many_##name, [FORMAT_##ID][OF_SCORE] = DEVICE_score_##name,
+    DEVICE_FORMATS(X)
+#undef X
+#define X(ID, name, values, value_bytes, scale_bytes)                  \
+    [FORMAT_##ID][OF_PRODUCT_8] = DEVICE_product_8_##name,             \
+    [FORMAT_##ID][OF_PRODUCT_MANY_8] = DEVICE_product_many_8_##name,   \
+    [FORMAT_##ID][OF_PRODUCT_HEADS_8] = DEVICE_product_heads_8_##name, \
+    [FORMAT_##ID][OF_PRODUCT_CHOSEN_8] = DEVICE_product_chosen_8_##name,
+        DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
 
@@ -73,76 +73,10 @@ const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE])
     return out;
 }
 
-/* Returns the row of a format that devices have. */
-static const device_format *row_of(number_format format)
+device_kernel device_kernel_of(format_kernel which, number_format format)
 {
-    const device_format *row = device_format_find(format);
-    assert(row);
-    return row;
-}
-
-device_kernel device_embed(number_format format)
-{
-    return row_of(format)->embed;
-}
-
-device_kernel device_product(number_format format)
-{
-    return row_of(format)->product;
-}
-
-device_kernel device_product_8(number_format format)
-{
-    assert(device_has_format(format) && number_is_block(format));
-    return products_8[format][0];
-}
-
-device_kernel device_product_many(number_format format)
-{
-    return row_of(format)->product_many;
-}
-
-device_kernel device_product_many_8(number_format format)
-{
-    assert(device_has_format(format) && number_is_block(format));
-    return products_8[format][1];
-}
-
-device_kernel device_product_heads(number_format format)
-{
-    return row_of(format)->product_heads;
-}
-
-device_kernel device_product_heads_8(number_format format)
-{
-    assert(device_has_format(format) && number_is_block(format));
-    return products_8[format][2];
-}
-
-device_kernel device_product_chosen(number_format format)
-{
-    return row_of(format)->product_chosen;
-}
-
-device_kernel device_product_chosen_8(number_format format)
-{
-    assert(device_has_format(format) && number_is_block(format));
-    return products_8[format][3];
-}
-
-device_kernel device_accumulate(number_format format)
-{
-    return row_of(format)->accumulate;
-}
-
-device_kernel device_accumulate_many(number_format format)
-{
-    return row_of(format)->accumulate_many;
-}
-
-device_kernel device_score(number_format format)
-{
-    return row_of(format)->score;
+    assert(device_has_format(format) && (which < OF_PRODUCT_8 || number_is_block(format)));
+    return kernels_of[format][which];
 }
 
 /* The host tables, slowest first. */

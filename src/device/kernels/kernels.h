@@ -451,10 +451,9 @@ typedef struct device_kernel_row {
 } device_kernel_row;
 extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 
-/* What device_pack makes of a block of a format, and the format's kernels. */
+/* What device_pack makes of a block of a format. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, product_many, product_heads, product_chosen, accumulate, accumulate_many, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -467,19 +466,26 @@ static inline bool device_has_format(number_format format)
 #define DEVICE_FORMAT_NAMES_SIZE 64
 const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE]);
 
-/* Return a kernel for a format that devices have (asserted). */
-device_kernel device_embed(number_format format);
-device_kernel device_product(number_format format);
-device_kernel device_product_8(number_format format); /* block formats */
-device_kernel device_product_many(number_format format);
-device_kernel device_product_many_8(number_format format); /* block formats */
-device_kernel device_product_heads(number_format format);
-device_kernel device_product_heads_8(number_format format); /* block formats */
-device_kernel device_product_chosen(number_format format);
-device_kernel device_product_chosen_8(number_format format); /* block formats */
-device_kernel device_accumulate(number_format format);
-device_kernel device_accumulate_many(number_format format);
-device_kernel device_score(number_format format);
+typedef enum format_kernel {
+    /* every format has them */
+    OF_EMBED,
+    OF_PRODUCT,
+    OF_PRODUCT_MANY,
+    OF_PRODUCT_HEADS,
+    OF_PRODUCT_CHOSEN,
+    OF_ACCUMULATE,
+    OF_ACCUMULATE_MANY,
+    OF_SCORE,
+    /* only block formats have them */
+    OF_PRODUCT_8,
+    OF_PRODUCT_MANY_8,
+    OF_PRODUCT_HEADS_8,
+    OF_PRODUCT_CHOSEN_8,
+    OF_COUNT
+} format_kernel;
+
+/* Returns a kernel for a format that devices have, and that it is for (asserted). */
+device_kernel device_kernel_of(format_kernel which, number_format format);
 
 /* Returns count / per_item, rounded up. */
 static inline size_t items_of(size_t count, size_t per_item)

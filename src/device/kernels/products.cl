@@ -127,31 +127,45 @@ INLINE void add_floats(int format, uint most, const item_rows *row, product_inpu
         }
 }
 
-/* The same for input of 8 bits; a lane takes a block of 32 at a time. */
+/* A block of each row of an item. */
+typedef struct item_blocks {
+    block32 weights[PRODUCT_ROWS];
+    two_scales scales[PRODUCT_ROWS];
+} item_blocks;
+
+INLINE item_blocks load_blocks(int format, const item_rows *row, uint block)
+{
+    item_blocks loaded;
+    UNROLL
+    for (uint r = 0; r < PRODUCT_ROWS; r++) {
+        loaded.weights[r] = weights_block(format, row->w[r], block);
+        loaded.scales[r] = scales_32(format, row->scales[r], block);
+    }
+    return loaded;
+}
+
+/* Adds to `sums` the products of blocks with block `at` of the input. */
+INLINE void add_block(int format, const item_blocks *blocks, product_input in, size_t at, wide sums[PRODUCT_ROWS])
+{
+    block32 values = block32_read(in.q + 32 * at);
+    float scale = in.q_scales[at];
+    int q_sum = format == W_Q4_0 || has_offset(format) ? in.q_sums[at] : 0;
+    UNROLL
+    for (uint r = 0; r < PRODUCT_ROWS; r++)
+        sums[r] = block_sum(format, sums[r], blocks->weights[r], blocks->scales[r], values, scale, q_sum);
+}
+
+/* As add_floats, for input of 8 bits; a lane takes a block of 32 at a time. */
 INLINE void add_blocks(int format, uint most, const item_rows *row, product_input in, uint token, uint tokens,
                        uint columns, wide sums[][PRODUCT_ROWS])
 {
     uint blocks = columns / 32;
     for (uint b = TEAM_LANE; b < blocks; b += TEAM_LANES) {
-        block32 weights[PRODUCT_ROWS];
-        two_scales weight_scales[PRODUCT_ROWS];
-        UNROLL
-        for (uint r = 0; r < PRODUCT_ROWS; r++) {
-            weights[r] = weights_block(format, row->w[r], b);
-            weight_scales[r] = scales_32(format, row->scales[r], b);
-        }
+        item_blocks loaded = load_blocks(format, row, b);
         UNROLL
         for (uint t = 0; t < most; t++)
-            if (t < tokens) {
-                size_t at = (size_t)(token + t) * blocks + b;
-                block32 values = block32_read(in.q + 32 * at);
-                float value_scale = in.q_scales[at];
-                int q_sum = format == W_Q4_0 || has_offset(format) ? in.q_sums[at] : 0;
-                UNROLL
-                for (uint r = 0; r < PRODUCT_ROWS; r++)
-                    sums[t][r] =
-                        block_sum(format, sums[t][r], weights[r], weight_scales[r], values, value_scale, q_sum);
-            }
+            if (t < tokens)
+                add_block(format, &loaded, in, (size_t)(token + t) * blocks + b, sums[t]);
     }
 }
 
@@ -221,21 +235,25 @@ INLINE void fetch_product(int format, const uchar *w, const ushort *scales, cons
 }
 #endif
 
-/* Defines a product kernel; the last arguments are the members of product_input. */
-#define PRODUCT_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                                 \
-    KERNEL_AHEAD(name, PARAMETERS, fetch_product(format, w, scales, list, rows, columns))                         \
-    {                                                                                                             \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                               \
-        product_input in = {rounded, x, q, q_scales, q_sums};                                                     \
-        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish, GROUP *TEAMS + TEAM, \
-                GROUPS * TEAMS, scratch);                                                                         \
+/* Defines a kernel of products: what is fetched ahead of it, what it does, and the members of product_input. */
+#define PRODUCT_KERNEL(name, PARAMETERS, ahead, body, rounded, x, q, q_scales, q_sums) \
+    KERNEL_AHEAD(name, PARAMETERS, ahead)                                              \
+    {                                                                                  \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                    \
+        product_input in = {rounded, x, q, q_scales, q_sums};                          \
+        uint team = GROUP * TEAMS + TEAM, teams = GROUPS * TEAMS;                      \
+        body;                                                                          \
     }
+
+#define FETCH(format) fetch_product(format, w, scales, list, rows, columns)
+#define PRODUCT(format)                                                                                        \
+    product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish, team, teams, scratch)
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_KERNEL(product_##name, P_PRODUCT, W_##id, false, x, 0, 0, 0)
+    PRODUCT_KERNEL(product_##name, P_PRODUCT, FETCH(W_##id), PRODUCT(W_##id), false, x, 0, 0, 0)
 DEVICE_FORMATS(X)
 #undef X
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_KERNEL(product_8_##name, P_PRODUCT_8, W_##id, true, 0, q, q_scales, q_sums)
+    PRODUCT_KERNEL(product_8_##name, P_PRODUCT_8, FETCH(W_##id), PRODUCT(W_##id), true, 0, q, q_scales, q_sums)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
@@ -260,20 +278,14 @@ INLINE void product_heads(int format, GLOBAL const step_record *step, GLOBAL con
     }
 }
 
-#define PRODUCT_HEADS_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                          \
-    KERNEL(name, PARAMETERS)                                                                                     \
-    {                                                                                                            \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
-        product_input in = {rounded, x, q, q_scales, q_sums};                                                    \
-        product_heads(format, step, w, scales, in, y, heads, rows, columns, GROUP *TEAMS + TEAM, GROUPS * TEAMS, \
-                      scratch);                                                                                  \
-    }
+#define PRODUCT_HEADS(format) \
+    product_heads(format, step, w, scales, in, y, heads, rows, columns, team, teams, scratch)
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_HEADS_KERNEL(product_heads_##name, P_PRODUCT_HEADS, W_##id, false, x, 0, 0, 0)
+    PRODUCT_KERNEL(product_heads_##name, P_PRODUCT_HEADS, , PRODUCT_HEADS(W_##id), false, x, 0, 0, 0)
 DEVICE_FORMATS(X)
 #undef X
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_HEADS_KERNEL(product_heads_8_##name, P_PRODUCT_HEADS_8, W_##id, true, 0, q, q_scales, q_sums)
+    PRODUCT_KERNEL(product_heads_8_##name, P_PRODUCT_HEADS_8, , PRODUCT_HEADS(W_##id), true, 0, q, q_scales, q_sums)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
@@ -293,28 +305,67 @@ INLINE product_input input_from(product_input in, size_t at)
     return from;
 }
 
-/* Adds to `sums` the products of rows from `first` on of each matrix of a token's chosen experts with that expert's values. */
-INLINE void add_chosen(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, GLOBAL const uint *chosen,
-                       uint chosen_count, GLOBAL const uint *ranges, product_input in, uint from, uint to, uint first,
-                       uint rows, uint columns, wide sums[][PRODUCT_ROWS])
+/* Returns the rows of an item of the matrix of an expert. */
+INLINE item_rows rows_of_expert(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, uint expert,
+                                uint first, uint rows, uint columns)
+{
+    item_rows row;
+    UNROLL
+    for (uint r = 0; r < PRODUCT_ROWS; r++) {
+        uint at = expert * rows + listed_row(0, first, r, rows);
+        row.w[r] = row_of(format, w, at, columns);
+        row.scales[r] = scales_of(format, scales, at, columns);
+    }
+    return row;
+}
+
+/* The experts that a token has chosen, of which those in [from, to) have their matrices in w. */
+typedef struct chosen_experts {
+    GLOBAL const uint *ids, *ranges;
+    uint count, from, to;
+} chosen_experts;
+
+/* Adds to `sums` the products of rows from `first` on of each of those matrices with that expert's values, one after the other. */
+INLINE void add_chosen(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, chosen_experts chosen,
+                       product_input in, uint first, uint rows, uint columns, wide sums[][PRODUCT_ROWS])
 {
     uint place = 0;
-    for (uint k = 0; k < chosen_count; k++) {
-        uint e = chosen[k];
-        if (e >= from && e < to) {
+    for (uint k = 0; k < chosen.count; k++) {
+        uint e = chosen.ids[k];
+        if (e >= chosen.from && e < chosen.to) {
             product_input own = input_from(in, place);
-            item_rows row;
-            for (uint r = 0; r < PRODUCT_ROWS; r++) {
-                uint at = (e - from) * rows + listed_row(0, first, r, rows);
-                row.w[r] = row_of(format, w, at, columns);
-                row.scales[r] = scales_of(format, scales, at, columns);
-            }
+            item_rows row = rows_of_expert(format, w, scales, e - chosen.from, first, rows, columns);
             if (in.rounded)
                 add_blocks(format, 1, &row, own, 0, 1, columns, sums);
             else
                 add_floats(format, 1, &row, own, 0, 1, columns, sums);
         }
-        place += ranges[2 * e + 1] - ranges[2 * e];
+        place += chosen.ranges[2 * e + 1] - chosen.ranges[2 * e];
+    }
+}
+
+/* The same for input of 8 bits, where the lanes of a team take the blocks of all those matrices in turn, as those of one long row: an
+ * expert has few. All lanes run the same loops, so that their loads overlap. */
+INLINE void add_chosen_blocks(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, chosen_experts chosen,
+                              product_input in, uint first, uint rows, uint columns, wide sums[PRODUCT_ROWS])
+{
+    uint blocks = columns / 32, all = 0;
+    for (uint k = 0; k < chosen.count; k++)
+        all += chosen.ids[k] >= chosen.from && chosen.ids[k] < chosen.to ? blocks : 0;
+    for (uint begin = 0; begin < all; begin += TEAM_LANES) {
+        uint at = least(begin + TEAM_LANE, all - 1), expert = 0, values = 0; /* whose block it is, and where its values are */
+        for (uint k = 0, before = 0, place = 0; k < chosen.count; k++) {
+            uint e = chosen.ids[k];
+            bool own = e >= chosen.from && e < chosen.to, mine = own && at - before < blocks;
+            expert = mine ? e - chosen.from : expert;
+            values = mine ? place / 32 + at - before : values;
+            before += own ? blocks : 0;
+            place += chosen.ranges[2 * e + 1] - chosen.ranges[2 * e];
+        }
+        item_rows row = rows_of_expert(format, w, scales, expert, first, rows, columns);
+        item_blocks loaded = load_blocks(format, &row, at % blocks);
+        if (begin + TEAM_LANE < all)
+            add_block(format, &loaded, in, values, sums);
     }
 }
 
@@ -331,26 +382,25 @@ INLINE void product_chosen(int format, GLOBAL const step_record *step, GLOBAL co
         wide sums[1][PRODUCT_ROWS];
         for (uint r = 0; r < PRODUCT_ROWS; r++)
             sums[0][r] = wide_zero();
-        add_chosen(format, w, scales, chosen + (size_t)t * experts, chosen_count[t], ranges,
-                   input_from(in, (size_t)t * stride), from, to, first, rows, columns, sums);
+        chosen_experts own = {chosen + (size_t)t * experts, ranges, chosen_count[t], from, to};
+        product_input values = input_from(in, (size_t)t * stride);
+        if (in.rounded && !ON_HOST)
+            add_chosen_blocks(format, w, scales, own, values, first, rows, columns, sums[0]);
+        else
+            add_chosen(format, w, scales, own, values, first, rows, columns, sums);
         store_rows(sums, 1, 1, y + (size_t)t * rows + first, rows, rows - first, finish, scratch);
     }
 }
 
-#define PRODUCT_CHOSEN_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                               \
-    KERNEL(name, PARAMETERS)                                                                                           \
-    {                                                                                                                  \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                    \
-        product_input in = {rounded, x, q, q_scales, q_sums};                                                          \
-        product_chosen(format, step, w, scales, chosen, chosen_count, ranges, in, y, experts, from, to, rows, columns, \
-                       stride, finish, GROUP *TEAMS + TEAM, GROUPS * TEAMS, scratch);                                  \
-    }
+#define PRODUCT_CHOSEN(format)                                                                                        \
+    product_chosen(format, step, w, scales, chosen, chosen_count, ranges, in, y, experts, from, to, rows, columns, \
+                   stride, finish, team, teams, scratch)
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_CHOSEN_KERNEL(product_chosen_##name, P_PRODUCT_CHOSEN, W_##id, false, x, 0, 0, 0)
+    PRODUCT_KERNEL(product_chosen_##name, P_PRODUCT_CHOSEN, , PRODUCT_CHOSEN(W_##id), false, x, 0, 0, 0)
 DEVICE_FORMATS(X)
 #undef X
 #define X(id, name, values, value_bytes, scale_bytes) \
-    PRODUCT_CHOSEN_KERNEL(product_chosen_8_##name, P_PRODUCT_CHOSEN_8, W_##id, true, 0, q, q_scales, q_sums)
+    PRODUCT_KERNEL(product_chosen_8_##name, P_PRODUCT_CHOSEN_8, , PRODUCT_CHOSEN(W_##id), true, 0, q, q_scales, q_sums)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
