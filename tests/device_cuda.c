@@ -5,6 +5,7 @@
 #include "../src/base/memory.h"
 #include "../src/device/cuda_device.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -451,7 +452,45 @@ static void the_best_exchange_that_works(void **state)
     assert_says(error.text, "CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
-/* Where both queues are one, the one that begins waits for the other for ever: it is given up, ends, and nothing is left of it. */
+/* Returns how many edges of graphs so far let a kernel begin early. */
+static long early_edges(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    long (*count)(void) = NULL;
+    *(void **)&count = dlsym(library, "fake_cuda_early_edges");
+    assert_non_null(count);
+    long edges = count();
+    dlclose(library);
+    return edges;
+}
+
+/* Seals two kernels, a copy, a kernel, a stamp, and two kernels; only the second of two may begin early. */
+static void seal_kernels(const char *spec, long expected)
+{
+    rig r = {0};
+    hearth_error error = {0};
+    long before = early_edges();
+    ok(device_open(&r.d, spec, NULL, &error), &error);
+    ok(device_buffer_create(&r.x, r.d, DEVICE_MEMORY, BYTES, "x", &error), &error);
+    ok(device_program_create(&r.program, r.d, 0, 1, &error), &error);
+    device_argument read[] = {{.kind = ARGUMENT_BUFFER, .buffer = r.x},
+                              {.kind = ARGUMENT_BUFFER, .buffer = r.x},
+                              {.kind = ARGUMENT_BUFFER, .buffer = r.x, .offset = BYTES / 2},
+                              {.kind = ARGUMENT_UINT, .u = 0}};
+    for (int i = 0; i < 5; i++) {
+        device_launch(r.program, DEVICE_read, 1, read, 4);
+        if (i == 1)
+            device_copy(r.program, r.x, 0, r.x, 4096, 64);
+        if (i == 2)
+            device_stamp(r.program, 0);
+    }
+    ok(device_program_seal(r.program, &error), &error);
+    ok(device_start(r.program, &error), &error);
+    ok(device_finish(r.program, &error), &error);
+    assert_int_equal(early_edges() - before, expected);
+    rig_free(&r);
+}
+
 static void kernels_that_begin_early(void **state)
 {
     (void)state;
@@ -483,8 +522,12 @@ static void kernels_that_begin_early(void **state)
         assert_memory_equal(got, want, BYTES);
         rig_free(&r);
     }
+    seal_kernels("cuda", 0);
+    seal_kernels("cuda,launch=late", 0);
+    seal_kernels("cuda,launch=early", 2);
 }
 
+/* Where both queues are one, the one that begins waits for the other for ever: it is given up, ends, and nothing is left of it. */
 static void queues_that_are_one(void **state)
 {
     (void)state;

@@ -223,7 +223,9 @@ static void kernels_wait_before_they_touch_memory(void **state)
         char *end = strstr(entry, ".visible .entry ");
         if (end)
             *end = 0;
-        static const char *const touches[] = {"ld.global", "st.global", "atom.", "red.", "ld.volatile", "bar.", "call"};
+        static const char *const touches[] = {"ld.global", "st.global", "ld.volatile", "ld.v", "ld.u",
+                                              "ld.f",      "ld.b",      "ld.s3",       "st.v", "st.u",
+                                              "st.f",      "st.b",      "atom.",       "red.", "call"};
         const char *waits = strstr(entry, "griddepcontrol.wait;"),
                    *lets = strstr(entry, "griddepcontrol.launch_dependents;");
         assert_true(waits != NULL && lets != NULL && lets < waits);

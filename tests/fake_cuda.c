@@ -764,6 +764,15 @@ cuda_result cuGraphAddKernelNode(cuda_node *node, cuda_graph graph, const cuda_n
                     kernel_work(what->function, what->grid[0], what->block[0], what->parameters));
 }
 
+long fake_cuda_early_edges(void);
+static long early_edges;
+
+/* Returns how many edges let a kernel begin early, for tests. */
+long fake_cuda_early_edges(void)
+{
+    return early_edges;
+}
+
 cuda_result cuGraphAddDependencies_v2(cuda_graph graph, const cuda_node *from, const cuda_node *to,
                                       const cuda_edge *edges, size_t count)
 {
@@ -771,6 +780,7 @@ cuda_result cuGraphAddDependencies_v2(cuda_graph graph, const cuda_node *from, c
                 *to == (void *)graph->list.last && edges->from_port == CUDA_PORT_PROGRAMMATIC &&
                 edges->type == CUDA_EDGE_PROGRAMMATIC;
     graph->loose_after = fine ? NULL : graph->loose_after;
+    early_edges += fine;
     return fine ? CUDA_OK : INVALID;
 }
 

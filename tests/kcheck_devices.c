@@ -207,16 +207,19 @@ static const struct driver_keys {
     {"cuda", {"", ",group=1", ",group=100", ",group=512"}, {",group=3", ",group=32", ",group=64"}},
 };
 
-/* Returns how many of the keys gave a device that ran. */
-static size_t check_keys(const char *spec, const char *const keys[4], uint64_t seed, size_t *bad)
+/* Adds to *ran how many of the keys gave a device that ran. One that ran must run with all of them. */
+static void check_keys(const char *spec, const char *const keys[4], uint64_t seed, size_t *ran, size_t *bad)
 {
-    size_t ran = 0;
     for (size_t k = 0; k < 4 && keys[k]; k++) {
         char whole[64];
         snprintf(whole, sizeof(whole), "%.31s%s", spec, keys[k]);
-        ran += check_spec(whole, seed, bad);
+        if (check_spec(whole, seed, bad)) {
+            (*ran)++;
+        } else if (*ran > 0) {
+            printf("FAILED %s: does not open, as it does with other keys\n", whole);
+            (*bad)++;
+        }
     }
-    return ran;
 }
 
 static size_t check_found(const device_found *found, bool more, uint64_t seed, size_t *bad)
@@ -226,9 +229,9 @@ static size_t check_found(const device_found *found, bool more, uint64_t seed, s
         const struct driver_keys *row = &driver_keys[i];
         if (strncmp(found->spec, row->driver, strlen(row->driver)) != 0)
             continue;
-        ran += check_keys(found->spec, row->keys, seed, bad);
+        check_keys(found->spec, row->keys, seed, &ran, bad);
         if (more)
-            ran += check_keys(found->spec, row->more, seed, bad);
+            check_keys(found->spec, row->more, seed, &ran, bad);
     }
     return ran;
 }

@@ -143,7 +143,7 @@ static hearth_status load_early(cuda_device *d, hearth_error *error)
                     d->base.options.index);
     char *ptx = cuda_ptx_for_early(built_in[0].ptx);
     if (ptx == NULL)
-        return fail(error, HEARTH_NO_MEMORY, "cuda:%u: out of memory for kernels", d->base.options.index);
+        return fail(error, HEARTH_NO_MEMORY, "cuda:%u: out of memory for the text of kernels", d->base.options.index);
     hearth_status status = load_module(d, &d->module, ptx, "built-in kernels for early launches", error);
     mem_free(ptx);
     snprintf(d->made, sizeof d->made, "PTX (%s, 9.0), launched early", HEARTH_PTX_BY);

@@ -178,18 +178,15 @@ INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const 
 }
 
 #if ON_CUDA
-/* Fetches the columns of the rows that a group adds first, unless lists choose them. */
+/* Fetches the group's columns of the first rows of its part, a row a lane, unless lists choose them. */
 INLINE void fetch_accumulate(int format, const uchar *w, const uint *listed, uint rows, uint columns, uint parts)
 {
     uint pieces = (columns + ACCUMULATE_COLUMNS_ITEM - 1) / ACCUMULATE_COLUMNS_ITEM, part = GROUP / pieces % parts;
-    uint left = GROUP % pieces * ACCUMULATE_COLUMNS_ITEM, n = least(ACCUMULATE_COLUMNS_ITEM, columns - left);
-    uint end = listed ? 0 : part_begin(part + 1, rows, parts), each = block_values(format);
-    for (uint row = part_begin(part, rows, parts) + LANE; row < end; row += LANES) {
-        const uchar *from = row_of(format, w, row, columns) + (size_t)left / each * block_value_bytes(format);
-        uint bytes = n / each * block_value_bytes(format);
-        if (((size_t)from & 15) == 0 && bytes >= 16)
-            fetch_ahead(from, bytes & ~15u);
-    }
+    uint left = GROUP % pieces * ACCUMULATE_COLUMNS_ITEM, right = least(left + ACCUMULATE_COLUMNS_ITEM, columns);
+    uint row = part_begin(part, rows, parts) + LANE, each = block_values(format), bytes = block_value_bytes(format);
+    const uchar *from = row_of(format, w, row, columns);
+    if (!listed && row < part_begin(part + 1, rows, parts) && LANE < MOST_AHEAD / (ACCUMULATE_COLUMNS_ITEM / each * bytes))
+        fetch_ahead(from + (size_t)left / each * bytes, from + (size_t)right / each * bytes, MOST_AHEAD);
 }
 #endif
 

@@ -16,13 +16,13 @@
 /* Values that a lane reads at once: 16 bytes of float16 or 32 of float32. If a head is not made of whole chunks, or has
  * more values than fit into scratch (in no known model), values are read one by one. */
 #define ATTEND_CHUNK 8
-/* Lanes that share a key. Together they read 64 contiguous bytes of float16, which is efficient for any memory, and a
- * score is then the sum of few numbers. */
+/* Lanes that share a key. Together they read 64 (CUDA: 128) contiguous bytes of float16, which is efficient for any memory,
+ * and a score is then the sum of few numbers. */
 #define ATTEND_TEAM (ON_CUDA ? 8 : 4)
 /* Positions that a lane loads at once, so that the loads overlap. */
 #define ATTEND_AHEAD 4
 /* Floats of local memory through which lanes exchange partial sums: of scores [ATTEND_QUERIES][ATTEND_POSITIONS]
- * [ATTEND_TEAM], and later of values [ATTEND_QUERIES][teams][length]. */
+ * [ATTEND_TEAM], and later of values [queries of the item][teams][length]. */
 #define ATTEND_SCRATCH (ON_CUDA ? 8192 : 4096)
 /* Used instead of minus infinity, because infinity minus infinity would be NaN. */
 #define LEAST_SCORE (-3.4e38f)
@@ -55,8 +55,8 @@ INLINE float cache_value(cache_piece piece, size_t at, uint format)
 INLINE float8 cache_chunk(cache_piece piece, size_t at, uint format)
 {
     if (format == CACHE_Q8_0)
-        return float8_times(float8_of_bytes(piece.values + at), float8_all(half_value(piece.scales[at / 32])));
-    return format == CACHE_F16 ? float8_of_halves(piece.values + 2 * at)
+        return float8_times(cache_8_of_bytes(piece.values + at), float8_all(half_value(piece.scales[at / 32])));
+    return format == CACHE_F16 ? cache_8_of_halves(piece.values + 2 * at)
                                : float8_load((GLOBAL const float *)piece.values + at);
 }
 

@@ -120,7 +120,8 @@ INLINE float EXP(float x)
     return x != x ? x : whole < -126.0f || whole >= 128.0f ? power : FMA(power, rest * 0.69314718f, power);
 }
 
-/* Load 16 or 8 bytes through the read-only cache; the kernel must not write this memory. */
+/* Load 16 or 8 bytes through the read-only cache; no kernel may write this memory while this one is on the device, which it may be
+ * before the one ahead of it has ended (KERNEL_AHEAD). So what kernels write is read by block32_read and cache_8_of_*. */
 INLINE uint4 load_16(const uchar *p)
 {
     uint4 v;
@@ -143,10 +144,15 @@ INLINE bool begins_early(void)
     return on != 0;
 }
 
-/* Begins to bring bytes into the device's cache; both ends are aligned to 16 bytes. */
-INLINE void fetch_ahead(const uchar *from, uint bytes)
+/* The most bytes that a group fetches ahead: with all groups of a device less than half of a cache of 50 MB. */
+#define MOST_AHEAD 16384u
+
+/* Begins to bring what lies before `end`, at most `most` bytes of it, into the device's cache, unless it begins within 16 bytes. */
+INLINE void fetch_ahead(const uchar *from, const uchar *end, uint most)
 {
-    asm volatile(FROM_SM_90 "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+    uint bytes = (uint)(end - from) < most ? (uint)(end - from) : most;
+    if (((size_t)from & 15) == 0 && bytes >= 16)
+        asm volatile(FROM_SM_90 "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes & ~15u) : "memory");
 }
 
 struct float8 {
@@ -189,13 +195,22 @@ INLINE float8 float8_fma(float8 a, float8 b, float8 c)
     return c;
 }
 
-INLINE float8 float8_of_halves(const uchar *p)
+INLINE float8 float8_of_half_words(uint4 v)
 {
-    uint4 v = load_16(p);
     float8 out = {{half_value((ushort)v.x), half_value((ushort)(v.x >> 16)), half_value((ushort)v.y),
                    half_value((ushort)(v.y >> 16)), half_value((ushort)v.z), half_value((ushort)(v.z >> 16)),
                    half_value((ushort)v.w), half_value((ushort)(v.w >> 16))}};
     return out;
+}
+
+INLINE float8 float8_of_halves(const uchar *p)
+{
+    return float8_of_half_words(load_16(p));
+}
+
+INLINE float8 cache_8_of_halves(const uchar *p)
+{
+    return float8_of_half_words(*(const uint4 *)p);
 }
 
 INLINE float8 float8_of_bfloats(const uchar *p)
@@ -231,6 +246,12 @@ INLINE float8 float8_of_signed(uint first, uint second)
 INLINE float8 float8_of_bytes(const uchar *p)
 {
     uint2 v = load_8(p);
+    return float8_of_signed(v.x, v.y);
+}
+
+INLINE float8 cache_8_of_bytes(const uchar *p)
+{
+    uint2 v = *(const uint2 *)p;
     return float8_of_signed(v.x, v.y);
 }
 

@@ -133,7 +133,7 @@ typedef struct item_blocks {
     two_scales scales[PRODUCT_ROWS];
 } item_blocks;
 
-INLINE item_blocks load_blocks(int format, const item_rows *row, uint block)
+INLINE item_blocks load_item_blocks(int format, const item_rows *row, uint block)
 {
     item_blocks loaded;
     UNROLL
@@ -161,7 +161,7 @@ INLINE void add_blocks(int format, uint most, const item_rows *row, product_inpu
 {
     uint blocks = columns / 32;
     for (uint b = TEAM_LANE; b < blocks; b += TEAM_LANES) {
-        item_blocks loaded = load_blocks(format, row, b);
+        item_blocks loaded = load_item_blocks(format, row, b);
         UNROLL
         for (uint t = 0; t < most; t++)
             if (t < tokens)
@@ -212,26 +212,16 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
 }
 
 #if ON_CUDA
-/* The most bytes that a group fetches ahead: with all groups of a device less than half of a cache of 50 MB. */
-#define MOST_AHEAD 16384u
-
-INLINE void fetch_aligned(const uchar *from, const uchar *end)
-{
-    uint bytes = least((uint)(end - from), MOST_AHEAD);
-    if (((size_t)from & 15) == 0 && bytes >= 16)
-        fetch_ahead(from, bytes & ~15u);
-}
-
 /* Fetches the rows that a group multiplies first, which are neighbours, unless lists choose them. */
 INLINE void fetch_product(int format, const uchar *w, const ushort *scales, const uint *list, uint rows, uint columns)
 {
     uint first = GROUP * TEAMS * PRODUCT_ROWS, end = least(first + TEAMS * PRODUCT_ROWS, rows);
     if (LANE != 0 || list || first >= rows)
         return;
-    fetch_aligned(row_of(format, w, first, columns), row_of(format, w, end, columns));
+    fetch_ahead(row_of(format, w, first, columns), row_of(format, w, end, columns), MOST_AHEAD);
     if (block_scale_bytes(format) > 0)
-        fetch_aligned((const uchar *)scales_of(format, scales, first, columns),
-                      (const uchar *)scales_of(format, scales, end, columns));
+        fetch_ahead((const uchar *)scales_of(format, scales, first, columns),
+                    (const uchar *)scales_of(format, scales, end, columns), MOST_AHEAD);
 }
 #endif
 
@@ -363,7 +353,7 @@ INLINE void add_chosen_blocks(int format, GLOBAL const uchar *w, GLOBAL const us
             place += chosen.ranges[2 * e + 1] - chosen.ranges[2 * e];
         }
         item_rows row = rows_of_expert(format, w, scales, expert, first, rows, columns);
-        item_blocks loaded = load_blocks(format, &row, at % blocks);
+        item_blocks loaded = load_item_blocks(format, &row, at % blocks);
         if (begin + TEAM_LANE < all)
             add_block(format, &loaded, in, values, sums);
     }

@@ -22,6 +22,8 @@ typedef struct step_record {
 #if !ON_CUDA
 #define KERNEL_AHEAD(name, PARAMETERS, ahead) KERNEL(name, PARAMETERS)
 #define block32_read(q)                       block32_load((GLOBAL const uchar *)(q))
+#define cache_8_of_halves                     float8_of_halves
+#define cache_8_of_bytes                      float8_of_bytes
 #endif
 
 #define NEGATIVE_INFINITY AS_FLOAT(0xff800000u)
