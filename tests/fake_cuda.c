@@ -764,7 +764,7 @@ cuda_result cuGraphAddKernelNode(cuda_node *node, cuda_graph graph, const cuda_n
                     kernel_work(what->function, what->grid[0], what->block[0], what->parameters));
 }
 
-long fake_cuda_early_edges(void);
+__attribute__((visibility("default"))) long fake_cuda_early_edges(void);
 static long early_edges;
 
 /* Returns how many edges let a kernel begin early, for tests. */
