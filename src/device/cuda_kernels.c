@@ -61,9 +61,10 @@ char *cuda_ptx_for_early(const char *ptx)
         return NULL;
     }
     version += sizeof ".version " - 1;
-    if (strncmp(version, "8.0", 3) < 0)
-        memcpy(version, "8.0", 3);
-    memcpy(target + sizeof ".target sm_" - 1, "90", 2);
+    if (version[1] == '.' && version[0] < '8')
+        version[0] = '8', version[2] = '0';
+    target += sizeof ".target sm_" - 1;
+    target[0] = '9', target[1] = '0';
     return out;
 }
 

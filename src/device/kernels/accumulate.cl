@@ -163,7 +163,7 @@ INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const 
                     local_store8(partial + rank * RANK_FLOATS + padded(column - left, 8 * vectors) + 8 * k, total[k]);
         }
         BARRIER();
-        uint together = ranks > 1 && middle > left ? middle - left : 0;
+        uint together = !ON_HOST && ranks > 1 && middle > left ? middle - left : 0;
         for (uint c = LANE; c < together; c += LANES) {
             float sum = 0.0f;
             for (uint of = 0; of < ranks; of++)

@@ -109,7 +109,7 @@ INLINE void add_floats(int format, uint most, const item_rows *row, product_inpu
             for (uint t = 0; t < most; t++)
                 if (t < tokens) {
                     float8 values = float8_load(x + (size_t)t * columns + at);
-                    if (p > 0 && begin + p * step >= by_8)
+                    if (begin + p * step >= by_8)
                         values = float8_all(0.0f);
                     UNROLL
                     for (uint r = 0; r < PRODUCT_ROWS; r++)
