@@ -109,6 +109,7 @@ static void check_chosen_value(check *c, const choice *k, const placed *p, const
 /* The matrices of the experts that each token chose. */
 static void check_chosen_case(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng)
 {
+    columns = (columns + 7) / 8 * 8; /* an expert's values lie behind the others', and are read eight at a time */
     uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1;
     bool adds = random_below(rng, 2);
     choice k = choice_new(columns, tokens, rounded ? 32 : 8, rng);
@@ -245,26 +246,29 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
 
 /* ---- all of them ---- */
 
-static void check_heads(check *c, device *d, number_format format, uint64_t *rng)
+typedef void check_shape(check *c, device *d, number_format format, bool rounded, uint32_t columns, uint64_t *rng);
+
+/* Checks a kernel of a format, and where there is one the kernel for input of 8 bits. */
+static void check_both(check *c, device *d, number_format format, const format_kernel both[2], size_t cases,
+                       check_shape *check_case, uint64_t *rng)
 {
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_HEADS_8, format)
-                                              : device_kernel_of(OF_PRODUCT_HEADS, format)]
-                           .name);
-        for (size_t i = 0; i < 12; i++)
-            check_heads_case(c, d, format, rounded, some_columns(format, i), rng);
+        check_begin(c, device_kernels[device_kernel_of(both[rounded], format)].name);
+        for (size_t i = 0; i < cases; i++)
+            check_case(c, d, format, rounded, some_columns(format, i), rng);
     }
+}
+
+static void check_heads(check *c, device *d, number_format format, uint64_t *rng)
+{
+    static const format_kernel both[] = {OF_PRODUCT_HEADS, OF_PRODUCT_HEADS_8};
+    check_both(c, d, format, both, 12, check_heads_case, rng);
 }
 
 static void check_chosen(check *c, device *d, number_format format, uint64_t *rng)
 {
-    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
-        check_begin(c, device_kernels[rounded ? device_kernel_of(OF_PRODUCT_CHOSEN_8, format)
-                                              : device_kernel_of(OF_PRODUCT_CHOSEN, format)]
-                           .name);
-        for (size_t i = 0; i < 16; i++)
-            check_chosen_case(c, d, format, rounded, (some_columns(format, i) + 7) / 8 * 8, rng);
-    }
+    static const format_kernel both[] = {OF_PRODUCT_CHOSEN, OF_PRODUCT_CHOSEN_8};
+    check_both(c, d, format, both, 16, check_chosen_case, rng);
 }
 
 static void check_score(check *c, device *d, number_format format, uint64_t *rng)

@@ -79,7 +79,7 @@ typedef struct chain {
     device_queue queue;
     cuda_graph graph; /* NULL until there is a node */
     cuda_node last;
-    bool lets_begin; /* the last node lets the next one begin early */
+    cuda_node launched; /* the last kernel of kernels/: it lets the next one begin early */
 } chain;
 
 typedef struct launch_size {
@@ -116,7 +116,6 @@ static hearth_status add_node(chain *c, cuda_function function, launch_size size
 static hearth_status add_kernel(chain *c, cuda_function function, size_t groups, unsigned lanes, void **parameters,
                                 const char *what, hearth_error *error)
 {
-    c->lets_begin = false;
     return add_node(c, function, (launch_size){groups, lanes}, parameters, false, what, error);
 }
 
@@ -135,7 +134,6 @@ static hearth_status add_operation(chain *c, unsigned kind, cuda_address word, h
         return fail(error, HEARTH_DEVICE, "cuda:%u: the driver has no memory operations in graphs",
                     d->base.options.index);
     TRY(chain_begin(c, error));
-    c->lets_begin = false;
     cuda_operation operation = {.word = {.kind = kind, .address = word, .value = 1}};
     if (kind == CUDA_OPERATION_WAIT)
         operation.word.flags = CUDA_WAIT_AT_LEAST;
@@ -171,10 +169,11 @@ static hearth_status add_launch(chain *c, const device_command *command, hearth_
                         : a->kind == ARGUMENT_UINT ? (void *)(uintptr_t)&a->u
                                                    : (void *)(uintptr_t)&a->f;
     }
-    bool early = c->lets_begin;
-    c->lets_begin = c->d->base.options.early;
-    return add_node(c, kernel->function, launch_size_of(c->d, command), parameters, early,
-                    device_kernels[command->index].name, error);
+    bool early = c->d->base.options.early && c->last != NULL && c->last == c->launched;
+    TRY(add_node(c, kernel->function, launch_size_of(c->d, command), parameters, early,
+                 device_kernels[command->index].name, error));
+    c->launched = c->last;
+    return HEARTH_OK;
 }
 
 /* Returns whether a copy is made by a kernel of up to `most` bytes. */
@@ -200,7 +199,6 @@ static hearth_status add_copy(chain *c, const device_command *command, hearth_er
                           "building a graph", error);
     }
     TRY(chain_begin(c, error));
-    c->lets_begin = false;
     cuda_copy_node node = {.from = copy_place(command->from, command->from_offset),
                            .to = copy_place(command->to, command->to_offset),
                            .width_bytes = command->size_bytes,
