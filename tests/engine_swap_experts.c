@@ -32,23 +32,24 @@ static void print_side(FILE *out, const char *side, const uint8_t *there, uint32
 }
 
 /* Draws the sides of a layer's experts: one on each side for certain, and where there are many, one on both; half of the shared
- * one on each. */
-static void draw_sides(const ffn_shape *shape, uint32_t *seed, uint8_t *there)
+ * one on each. cuts false: none is on both. */
+static void draw_sides(const ffn_shape *shape, bool cuts, uint32_t *seed, uint8_t *there)
 {
     uint32_t f = shape->expert_neurons, experts = shape->router.expert_count, routed = ffn_routed(shape);
-    uint32_t whole = draw(seed, experts), both = experts > 4 ? (whole + 2) % experts : experts;
+    uint32_t whole = draw(seed, experts), both = cuts && experts > 4 ? (whole + 2) % experts : experts;
+    uint32_t shared = cuts ? shape->shared_neurons / 2 : draw(seed, 2) * shape->shared_neurons;
     for (uint32_t e = 0; e < experts; e++) {
         bool on_device = e == whole || (e != (whole + 1) % experts && draw(seed, 3) == 0);
         memset(there + (size_t)e * f, on_device, f);
         if (e == both)
             memset(there + (size_t)e * f, !on_device, f / 2);
     }
-    memset(there + routed, 1, shape->shared_neurons / 2);
-    memset(there + routed + shape->shared_neurons / 2, 0, shape->shared_neurons - shape->shared_neurons / 2);
+    memset(there + routed, 1, shared);
+    memset(there + routed + shared, 0, shape->shared_neurons - shared);
 }
 
 /* Layers with experts are split, the others are the device's. */
-static char *split_experts(const stack *s, hearth_mode mode, uint32_t seed)
+static char *split_layers(const stack *s, hearth_mode mode, bool cuts, uint32_t seed)
 {
     char *text = NULL;
     size_t size;
@@ -70,7 +71,7 @@ static char *split_experts(const stack *s, hearth_mode mode, uint32_t seed)
             continue;
         }
         uint8_t *there = calloc(shape->neuron_count, 1);
-        draw_sides(shape, &seed, there);
+        draw_sides(shape, cuts, &seed, there);
         fprintf(out, "{\"form\":\"split\",\"selector\":\"%s\",", selector);
         if (mode == HEARTH_MODE_PREDICTED)
             fprintf(out, "\"threshold\":%.9g,", (double)all.threshold);
@@ -84,6 +85,16 @@ static char *split_experts(const stack *s, hearth_mode mode, uint32_t seed)
     fprintf(out, "]}");
     assert_int_equal(fclose(out), 0);
     return text;
+}
+
+static char *split_experts(const stack *s, hearth_mode mode, uint32_t seed)
+{
+    return split_layers(s, mode, true, seed);
+}
+
+static char *split_between_experts(const stack *s, hearth_mode mode, uint32_t seed)
+{
+    return split_layers(s, mode, false, seed);
 }
 
 /* ------------------------------------------------------------------ swaps under fire */
@@ -122,6 +133,26 @@ static void under_fire(void **state)
     attack_models(models, sizeof models / sizeof *models, split_experts, swap_any);
 }
 
+/* Experts that the device computes as the file stores them: plain ones, with biases, with a shared one. */
+static const swapped_model stock[] = {
+    {GOLDEN "/qwen3-moe/model.gguf", HEARTH_MODE_DENSE, false},
+    {GOLDEN "/gpt-oss/model.gguf", HEARTH_MODE_DENSE, false},
+    {GOLDEN "/dots1/model.gguf", HEARTH_MODE_DENSE, false},
+};
+
+/* The same, where each side has its experts' matrices and nobody has rows of neurons. */
+static void swap_stock(const hearth_engine *e, uint32_t *seed, uint64_t *bytes)
+{
+    assert_int_equal(hearth_engine_own_bytes(e), 0);
+    swap_any(e, seed, bytes);
+}
+
+static void as_stored_under_fire(void **state)
+{
+    (void)state;
+    attack_models(stock, sizeof stock / sizeof *stock, split_between_experts, swap_stock);
+}
+
 /* ------------------------------------------------------------------ a copy that fails */
 
 static hearth_status swap_some(const hearth_engine *e, uint64_t *bytes, hearth_error *error)
@@ -137,6 +168,7 @@ static void failing_copies(void **state)
     assert_int_equal(fail_copies(&models[0], split_experts, swap_some), 6);
     assert_int_equal(fail_copies(&models[3], split_experts, swap_some), 7);
     assert_int_equal(fail_copies(&models[4], split_experts, swap_some), 8);
+    assert_int_equal(fail_copies(&stock[0], split_between_experts, swap_some), 6);
 }
 
 /* ------------------------------------------------------------------ hot sets */
@@ -184,12 +216,14 @@ static void live(void **state)
 {
     (void)state;
     follow_model(&models[5], split_experts);
+    follow_model(&stock[2], split_between_experts);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(under_fire),
+        cmocka_unit_test(as_stored_under_fire),
         cmocka_unit_test(failing_copies),
         cmocka_unit_test(counts),
         cmocka_unit_test(live),

@@ -47,27 +47,43 @@ static void check_heads_case(check *c, device *d, number_format format, bool rou
     placed_free(&p);
 }
 
-/* The experts that each token of a case chose, and how many values each of them has. */
+/* The experts that each token of a case chose, and which places each of them has. */
 typedef struct choice {
-    uint32_t experts, from, to, rows, columns, tokens, stride;
+    uint32_t experts, own, from, to, rows, columns, tokens, stride;
     uint32_t *chosen, *counts, *ranges; /* [tokens][experts] ascending, [tokens], [experts][2] */
 } choice;
 
-/* Some of the experts [from, to) are looked at; the others may have other numbers of values. */
+/* Returns the matrix of an expert; UINT32_MAX: it has none. */
+static uint32_t matrix_of(const choice *k, uint32_t e)
+{
+    uint32_t begin = k->ranges[2 * e], end = k->ranges[2 * e + 1];
+    return end > begin && begin >= k->from && begin < k->to ? (begin - k->from) / k->columns : UINT32_MAX;
+}
+
+/* `own` experts that follow one another by their places, but not by their numbers, have matrices; of the others some have other
+ * numbers of values, and some none. */
 static choice choice_new(uint32_t columns, uint32_t tokens, uint32_t values, uint64_t *rng)
 {
     choice k = {.experts = 1 + (uint32_t)random_below(rng, 7), .columns = columns, .tokens = tokens};
-    k.from = (uint32_t)random_below(rng, k.experts);
-    k.to = k.from + 1 + (uint32_t)random_below(rng, k.experts - k.from);
+    uint32_t first = (uint32_t)random_below(rng, k.experts), by_place[7], at = 0;
+    k.own = 1 + (uint32_t)random_below(rng, k.experts - first);
     k.rows = 1 + (uint32_t)random_below(rng, 20);
     k.chosen = array_new((size_t)tokens * k.experts, sizeof *k.chosen);
     k.counts = array_new(tokens, sizeof *k.counts);
     k.ranges = array_new(k.experts * 2u, sizeof *k.ranges);
-    uint32_t at = 0;
-    for (uint32_t e = 0; e < k.experts; e++) {
-        bool own = e >= k.from && e < k.to;
-        k.ranges[2 * e] = at;
-        k.ranges[2 * e + 1] = at += own ? columns : values * (uint32_t)random_below(rng, 3);
+    for (uint32_t i = 0; i < k.experts; i++) { /* shuffled */
+        uint32_t other = (uint32_t)random_below(rng, i + 1);
+        by_place[i] = by_place[other];
+        by_place[other] = i;
+    }
+    for (uint32_t i = 0; i < k.experts; i++) {
+        bool own = i >= first && i < first + k.own;
+        uint32_t width = own ? columns : values * (uint32_t)random_below(rng, 3);
+        k.from = i == first ? at : k.from;
+        if (width > 0 || random_below(rng, 2)) /* else what left is told as places 0 to 0 */
+            k.ranges[2 * by_place[i]] = at, k.ranges[2 * by_place[i] + 1] = at + width;
+        at += width;
+        k.to = own ? at : k.to;
     }
     k.stride = at;
     for (uint32_t t = 0; t < tokens; t++) {
@@ -94,9 +110,9 @@ static void check_chosen_value(check *c, const choice *k, const placed *p, const
     size_t token = i / k->rows, row = i % k->rows, at = token * k->stride;
     double want = (double)before, sum = fabs(want);
     for (uint32_t n = 0; n < k->counts[token]; n++) {
-        uint32_t e = k->chosen[token * k->experts + n];
-        for (size_t col = 0; e >= k->from && e < k->to && col < k->columns; col++) {
-            size_t w = ((size_t)(e - k->from) * k->rows + row) * k->columns + col;
+        uint32_t e = k->chosen[token * k->experts + n], own = matrix_of(k, e);
+        for (size_t col = 0; own != UINT32_MAX && col < k->columns; col++) {
+            size_t w = ((size_t)own * k->rows + row) * k->columns + col;
             double x = (double)in->values[at + col];
             want += (double)p->decoded[w] * x;
             sum += fabs((double)(rounded ? p->magnitudes[w] : p->decoded[w]) * x);
@@ -113,10 +129,10 @@ static void check_chosen_case(check *c, device *d, number_format format, bool ro
     uint32_t tokens = random_below(rng, 3) ? some_rows(rng) : 1;
     bool adds = random_below(rng, 2);
     choice k = choice_new(columns, tokens, rounded ? 32 : 8, rng);
-    snprintf(c->size, sizeof(c->size), "%s, experts %u to %u of %u, %u rows, %u columns, %u tokens%s%s",
-             number_formats[format].name, k.from, k.to, k.experts, k.rows, k.columns, k.tokens,
+    snprintf(c->size, sizeof(c->size), "%s, %u of %u experts, %u rows, %u columns, %u tokens%s%s",
+             number_formats[format].name, k.own, k.experts, k.rows, k.columns, k.tokens,
              rounded ? " of 8 bits" : "", adds ? ", added" : "");
-    placed p = placed_new(d, format, (k.to - k.from) * k.rows, columns, false, rng);
+    placed p = placed_new(d, format, k.own * k.rows, columns, false, rng);
     input in = input_new(d, rounded, tokens, k.stride, rng);
     size_t n = (size_t)tokens * k.rows;
     float *got = array_new(n, sizeof(float)), *before = array_new(n, sizeof(float));
@@ -139,7 +155,7 @@ static void check_chosen_case(check *c, device *d, number_format format, bool ro
                   room_of(&y), UINT(k.experts), UINT(k.from), UINT(k.to), UINT(k.rows), UINT(k.columns), UINT(k.stride),
                   UINT(finish));
     room_read(c, &y, got);
-    double limit = (product_depth(d, (size_t)columns * (k.to - k.from), rounded) + 1) * EPSILON;
+    double limit = (product_depth(d, (size_t)columns * k.own, rounded) + 1) * EPSILON;
     for (size_t i = 0; i < n; i++)
         check_chosen_value(c, &k, &p, &in, rounded, limit, i, adds ? before[i] : 0, got[i]);
     room *rooms[] = {&ranges, &counts, &chosen, &y, &step};

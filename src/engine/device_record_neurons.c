@@ -249,12 +249,13 @@ static void accumulate_apart(const recorder *r, const device_layer *l, const por
     }
 }
 
-/* Adds to `sums`, or stores there, what the chosen ones of the experts [from, to) make of their activations; m: their matrices. */
+/* Adds to `sums`, or stores there, what the chosen ones of the experts with places [from, to) make of their activations; m: their
+ * matrices. */
 static void multiply_chosen(const recorder *r, const device_layer *l, const device_matrix *m, const input *in,
                             uint32_t from, uint32_t to, unsigned finish)
 {
     const device_vectors *v = r->v;
-    uint32_t experts = l->router.rows + 1, d = m->rows / (to - from);
+    uint32_t experts = l->router.rows + 1, d = r->model->hyper.embedding_length;
     size_t items = r->rows * items_of(d, PRODUCT_ROWS);
     if (in->rounded && number_is_block(m->format))
         LAUNCH(r, device_kernel_of(OF_PRODUCT_CHOSEN_8, m->format), items, BUFFER(m->w), BUFFER(m->scales),
@@ -268,15 +269,16 @@ static void multiply_chosen(const recorder *r, const device_layer *l, const devi
                UINT(finish));
 }
 
-/* Accumulates experts whose matrices lie as a file stores them: all neurons of those that a token chose. */
+/* Accumulates experts whose matrices lie as a file stores them: all neurons of those that a token chose and the device has. */
 static void accumulate_stock(const recorder *r, const device_layer *l, block_result *result)
 {
-    uint32_t experts = l->router.rows;
     const device_matrix *each[] = {&l->down, &l->shared.down};
+    uint32_t shared = l->ranges[2 * (size_t)l->router.rows]; /* its places follow those of the others */
     input in = record_prepare(r, r->v->first, l->width, each, 2);
-    multiply_chosen(r, l, &l->down, &in, 0, experts, FINISH_STORE);
+    if (l->down.w)
+        multiply_chosen(r, l, &l->down, &in, 0, shared, FINISH_STORE);
     if (l->shared.down.w)
-        multiply_chosen(r, l, &l->shared.down, &in, experts, experts + 1, FINISH_ADD);
+        multiply_chosen(r, l, &l->shared.down, &in, shared, l->neuron_count, l->down.w ? FINISH_ADD : FINISH_STORE);
     result->sums = r->v->sums, result->parts = 1;
 }
 

@@ -69,7 +69,7 @@ static widths widest_rows(const hearth_session *s)
             w.projected = w.projected > projected ? w.projected : projected;
         w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
-        if (l->router.w && l->down.w)
+        if (l->router.w && (l->down.w || l->shared.down.w))
             w.stock = w.stock > l->width ? w.stock : l->width;
         w.masks = w.masks > device_mask_width(s, i) ? w.masks : device_mask_width(s, i);
     }

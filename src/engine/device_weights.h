@@ -82,7 +82,7 @@ typedef struct device_layer {
     device_matrix latent_in, latent_out; /* as in model_layer                                          */
     struct {
         device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
-        device_matrix down;                  /* [d][shared_neurons] beside the others' `down`                 */
+        device_matrix down;                  /* [d][shared_neurons] in stock layout                           */
     } shared;
     uint32_t shared_count, own_width;             /* neurons of the device; the most others that a token uses      */
     size_t shared_at;                             /* where they begin in a row of lists and activations            */
@@ -92,8 +92,8 @@ typedef struct device_layer {
     device_matrix mask_out;                       /* ... [n][rank]; as in model_layer                               */
     device_buffer *mask_ranges;                   /* [expert_count + 1][2] rows of each expert's mask_in            */
     device_matrix gate, up;
-    device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
-    device_matrix down;                 /* ... [d][f], of experts [expert_count][d][expert_neurons] */
+    device_matrix down_t;               /* or, if the layer is in stock layout and no expert is split, ... */
+    device_matrix down;                 /* ... [d][f], of experts [those here, by place][d][expert_neurons] */
     device_matrix fc1, fc2;             /* fc1 is always whole, fc2 has n rows                */
     device_buffer *gate_bias, *up_bias; /* [n], or NULL                                       */
     device_norm ffn_inner_norm;         /* [n]                                                */
@@ -130,9 +130,9 @@ static inline bool device_apart(const model_layer *l)
     return l->ffn.latent > 0 || l->experts_norm.weight;
 }
 
-/* Returns whether a device computes the experts of a layer from `down` as it is stored, with all neurons of those that a token
- * chose: none is skipped, what each of them gives is a whole number of blocks, and devices have the format. Else they need a row
- * per neuron. */
+/* Returns whether a device computes whole experts of a layer from `down` as it is stored, with all neurons of those that a token
+ * chose: none is skipped, what each of them gives is a whole number of blocks, and devices have the format. Else, or if an expert
+ * is on both sides (layer_cuts_experts), they need a row per neuron. */
 bool device_takes_stock_experts(const model_layer *l, selector_kind selector);
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */

@@ -4,6 +4,7 @@
 
 #include "../base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Uploads one vector of down's biases, or of experts one each: then zeros follow, for the shared one. */
@@ -148,6 +149,30 @@ static hearth_status upload_apart(loader *l, device_layer *to, const layer_place
     return HEARTH_OK;
 }
 
+/* Uploads `down` as the file stores it: of a network whole, of experts the matrices of those that the device has, by their
+ * places, and that of the shared one if it has that. */
+static hearth_status upload_down(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
+{
+    uint32_t experts = from->ffn.router.expert_count, *list, n = 0;
+    char name[48];
+    if (experts == 0)
+        return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
+    uint32_t d = from->down.rows / experts;
+    list = mem_new_array((size_t)from->down.rows + 1, sizeof *list);
+    if (!list)
+        return fail_memory(l->error, "experts", from->down.rows * sizeof *list);
+    for (uint32_t e = 0; e < experts; e++)
+        for (uint32_t i = 0; to->ranges[2 * e] < to->ranges[2 * e + 1] && i < d; i++)
+            list[n++] = e * d + i;
+    snprintf(name, sizeof name, "blk.%u.ffn_down", layer);
+    hearth_status status = n > 0 ? upload_matrix(l, &to->down, &from->down, list, n, name) : HEARTH_OK;
+    mem_free(list);
+    TRY(status);
+    return to->ranges[2 * experts] < to->ranges[2 * experts + 1]
+               ? upload_whole(l, &to->shared.down, &from->shared.down, layer, "ffn_down_shexp")
+               : HEARTH_OK;
+}
+
 /* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's. */
 static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
                                         const neuron_rows *rows)
@@ -172,10 +197,7 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
         TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
         TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
     }
-    if (e->down_t.data)
-        return upload_stacks(l, &down_t, 1, layer);
-    TRY(upload_whole(l, &to->down, &from->down, layer, "ffn_down"));
-    return upload_whole(l, &to->shared.down, &from->shared.down, layer, "ffn_down_shexp");
+    return e->down_t.data ? upload_stacks(l, &down_t, 1, layer) : upload_down(l, to, from, layer);
 }
 
 /* Returns whether it is counted how often each neuron of a layer is listed: so they may change sides while it runs, if both

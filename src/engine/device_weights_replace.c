@@ -3,11 +3,11 @@
 
 #include "../base/memory.h"
 
-/* A matrix of a layer that has a row for each neuron, on both sides. */
+/* A matrix of a layer that has rows for each neuron, or expert, on both sides. */
 typedef struct neuron_matrix {
     const device_matrix *to;
     matrix from;
-    uint32_t row; /* of the first neuron, in `from` */
+    uint32_t row; /* the first one, in `from` */
 } neuron_matrix;
 
 /* And a vector with a value for each. */
@@ -54,6 +54,8 @@ static hearth_status open_writer(writer *w, device_layer *to, const model_layer 
     for (size_t i = 0; i < NEURON_MATRICES; i++)
         if (matrices[i].to->w && upload_row_bytes(&matrices[i].from) > w->room_bytes)
             w->room_bytes = upload_row_bytes(&matrices[i].from);
+    if (to->down.w && upload_row_bytes(&from->down) > w->room_bytes)
+        w->room_bytes = upload_row_bytes(&from->down);
     w->room = mem_new(w->room_bytes);
     return w->room ? HEARTH_OK : fail_memory(error, "swap", w->room_bytes);
 }
@@ -118,8 +120,10 @@ static hearth_status tell_places(writer *w, uint32_t expert, uint32_t place, uin
 /* Writes expert `enter` over `leave`, whose places begin at `place`. */
 static hearth_status write_expert(writer *w, uint32_t place, uint32_t leave, uint32_t enter, hearth_error *error)
 {
-    uint32_t f = w->from->ffn.expert_neurons;
+    uint32_t f = w->from->ffn.expert_neurons, d = w->from->down.rows / w->from->ffn.router.expert_count;
+    const neuron_matrix down = {&w->to->down, w->from->down, enter * d}; /* which has no row per neuron */
     TRY(write_neurons(w, place, enter * f, f, error));
+    TRY(down.to->w ? write_rows(w, &down, place / f * d, d, error) : HEARTH_OK);
     TRY(tell_places(w, leave, 0, 0, error));
     return tell_places(w, enter, place, f, error);
 }

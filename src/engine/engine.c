@@ -123,9 +123,10 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         return fail_memory(error, "engine", m->hyper.layer_count * sizeof *e->layers);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const layer_placement *p = &e->placement->layers[i];
+        const ffn_shape *f = &m->layers[i].ffn;
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
-        bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0 &&
-                       !device_takes_stock_experts(&m->layers[i], p->selector);
+        bool experts = f->router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
+        bool stock = device_takes_stock_experts(&m->layers[i], p->selector) && !layer_cuts_experts(p, f);
         TRY(placement_check_selector(p->selector, m, t, i, error));
         if (some && m->layers[i].ffn.cuts)
             return fail(error, HEARTH_UNSUPPORTED,
@@ -142,7 +143,7 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         };
         place_mixer(e, i);
         /* all of these use rows of down_t */
-        skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;
+        skips |= selectors[p->selector].skips || some || ((p->form == FORM_SPLIT || experts) && !stock);
         e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE || m->layers[i].mask_in.data;
         e->leaves_out |= some;
     }

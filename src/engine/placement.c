@@ -157,6 +157,27 @@ void layer_expert_rows(const ffn_shape *shape, const uint32_t *rows, uint32_t co
     begins[experts + 1] = count;
 }
 
+/* Returns whether an expert, or what follows the last one, begins at a neuron. */
+static bool begins_expert(const ffn_shape *shape, uint32_t neuron)
+{
+    return neuron == shape->neuron_count || (neuron <= ffn_routed(shape) && neuron % shape->expert_neurons == 0);
+}
+
+bool layer_cuts_experts(const layer_placement *layer, const ffn_shape *shape)
+{
+    for (uint32_t i = 0; shape->router.expert_count > 0 && i < layer->assignment_count; i++) {
+        const neuron_assignment *a = &layer->assignments[i];
+        for (uint32_t k = 0; k < a->range_count; k++) {
+            bool goes_on = k + 1 < a->range_count && a->ranges[k + 1].begin == a->ranges[k].end;
+            bool went_on = k > 0 && a->ranges[k - 1].end == a->ranges[k].begin;
+            if ((!went_on && !begins_expert(shape, a->ranges[k].begin)) ||
+                (!goes_on && !begins_expert(shape, a->ranges[k].end)))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* ------------------------------------------------------------------ building */
 
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error)
@@ -380,7 +401,7 @@ static bool split_layer(hearth_placement *p, layer_placement *layer, const devic
         return false;
     memset(on_device, 0, f * sizeof *on_device);
     for (uint32_t i = 0; i < neurons; i++)
-        on_device[share->order ? share->order[i] : i] = true;
+        on_device[share->order ? share->order[i] : (uint32_t)((share->first + (uint64_t)i) % f)] = true;
     neuron_assignment *a = layer->assignments;
     if (neurons < f && !fill_assignment(p, a++, PLACEMENT_CPU, on_device, f, false))
         return false;
@@ -458,7 +479,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
         return placement_no_memory(error);
     /* Row i of a file is the neuron order[i], which is never below 0. */
     for (uint32_t i = first; i < all; i++)
-        shares[i] = (device_share){true, neurons, (const uint32_t *)model->layers[i].order};
+        shares[i] = (device_share){true, neurons, (const uint32_t *)model->layers[i].order, 0};
     bool whole = first == 0 && neurons >= model_largest(model).neurons;
     hearth_status status =
         placement_share(placement, model, shares, whole && device_has_format(model->head.format), error);

@@ -87,6 +87,8 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
 /* Finds the rows of each expert among ascending rows [count] of a layer: those of expert e are rows[begins[e]] up to, not
  * including, rows[begins[e + 1]]; the shared expert's follow. begins [expert_count + 2] */
 void layer_expert_rows(const ffn_shape *shape, const uint32_t *rows, uint32_t count, uint32_t *begins);
+/* Returns whether an expert of a layer has neurons on more than one side. */
+bool layer_cuts_experts(const layer_placement *layer, const ffn_shape *shape);
 const char *layer_form_name(layer_form form);
 
 /* In the functions below, t is a tune record (model/tune.h) that was bound to the model; NULL: only what the model's own
@@ -118,7 +120,8 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
 typedef struct device_share {
     bool given; /* false: the layer stays as it is                    */
     uint32_t neurons;
-    const uint32_t *order; /* [neuron_count] original numbers; NULL: 0, 1, 2 ... */
+    const uint32_t *order; /* [neuron_count] original numbers; NULL: first, first + 1 ... and on from 0 after the last one */
+    uint32_t first;
 } device_share;
 
 /* Gives shares [layer_count] of layers to the device, and the head. Errors as in hearth_placement_use_device, which gives

@@ -39,7 +39,9 @@ static const machine_rates *rates_of(const cost_model *c, int side)
 
 neuron_work cost_work(const layer_load *l, uint32_t begin, uint32_t end)
 {
-    double needs = l->need * (end - begin), fires = l->fire * (end - begin);
+    double rest = l->neurons > l->always ? (l->need * l->neurons - l->always) / (l->neurons - l->always) : 0;
+    double always = end < l->always ? end - begin : begin < l->always ? l->always - begin : 0;
+    double needs = always + rest * (end - begin - always), fires = l->need > 0 ? needs * l->fire / l->need : 0;
     if (l->needs) {
         needs = fires = 0;
         for (uint32_t i = begin; i < end; i++) {

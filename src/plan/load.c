@@ -9,6 +9,17 @@ void load_free(model_load *m)
     *m = (model_load){0};
 }
 
+uint32_t load_neurons(const layer_load *l, uint32_t wanted)
+{
+    if (wanted >= l->neurons)
+        return l->neurons;
+    if (!l->splits)
+        return 0;
+    if (l->unit <= 1)
+        return wanted;
+    return wanted < l->always ? 0 : l->always + (wanted - l->always) / l->unit * l->unit;
+}
+
 /* Places from x on have the sum count * density * (1 - x)^g, the integral of p. */
 void load_hotness(float *chances, size_t count, double density, double hot, double share)
 {

@@ -34,11 +34,14 @@ typedef struct layer_load {
     double network_bytes;   /* needed besides rows: router, fc1, matrices of a latent width                        */
     double row_bytes;       /* length of one listed row in memory                                                  */
     bool lists;             /* other rows are listed; false: all is read whole (dense)                             */
-    /* [neurons] by hotness; the owner is the load. NULL: all alike (need, fire). */
+    /* [neurons] by hotness; the owner is the load. NULL: all alike (need, fire) but for `always`. */
     const float *needs, *fires;
     double need, fire;     /* means over the neurons                                                              */
     double in_use;         /* share of the neurons that a token uses: 1, of experts those of the chosen           */
-    const uint32_t *order; /* [neurons] original numbers, the hottest first; NULL: 0, 1, 2 ... */
+    const uint32_t *order; /* [neurons] original numbers, the hottest first; NULL: first, first + 1 ... and on from 0 */
+    uint32_t first;
+    uint32_t always; /* the hottest ones, which every token needs: those of a shared expert                       */
+    uint32_t unit;   /* neurons that are on one side, an expert's, and so are all of `always`; 1: each by itself  */
     uint32_t keys_back;    /* it reads the keys of the layer so many before it, and must be on its side; 0: its own */
     /* Bytes on the device, which pads rows and adds scales: without neurons, as soon as there are any, and of each. */
     double device_bytes, device_network_bytes, device_neuron_bytes;
@@ -61,6 +64,9 @@ typedef struct model_load {
 
 /* Frees what it owns and zeroes it; a zeroed load is empty. */
 void load_free(model_load *m);
+
+/* Returns the most neurons, at most `wanted`, that may be on the device while the others are on the CPU. */
+uint32_t load_neurons(const layer_load *l, uint32_t wanted);
 
 /* ------------------------------------------------------------------ a model that is open (load_model.c) */
 

@@ -7,6 +7,7 @@
 #include "../engine/engine.h"
 #include "../model/tune.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +160,9 @@ static bool sort_neurons(describer *d, layer_load *to, const counted *c)
     for (uint32_t i = 0; ok && i < f; i++) {
         float need, fire;
         chances_of(c, i, &need, &fire);
-        sorted[i] = (hot_neuron){(float)((double)need * to->first_bytes + (double)fire * to->other_bytes), i};
+        bool leads = to->unit > 1 && i >= ffn_routed(c->ffn); /* a whole shared expert goes first */
+        float bytes = (float)((double)need * to->first_bytes + (double)fire * to->other_bytes);
+        sorted[i] = (hot_neuron){leads ? INFINITY : bytes, i};
     }
     if (ok)
         qsort(sorted, f, sizeof *sorted, hottest_first);
@@ -195,13 +198,15 @@ static bool describe_counted(describer *d, layer_load *to, uint32_t layer)
     return c.experts && sort_neurons(d, to, &c);
 }
 
-/* Describes neurons that are all alike, in the file's order. Returns false if memory is out. */
+/* Describes neurons of which nothing is counted, in the file's order but those of a shared expert first. Returns false if memory
+ * is out. */
 static bool describe_alike(describer *d, layer_load *to, const model_layer *l)
 {
     to->fire = to->lists ? to->need * d->density : to->need;
+    to->first = to->always > 0 ? ffn_routed(&l->ffn) : 0;
     uint32_t *order = l->order ? arena_new_array(&d->memory, to->neurons, sizeof *order) : NULL;
     for (uint32_t i = 0; order && i < to->neurons; i++)
-        order[i] = (uint32_t)l->order[i];
+        order[i] = (uint32_t)l->order[(to->first + (uint64_t)i) % to->neurons];
     to->order = order;
     return order || !l->order;
 }
@@ -256,12 +261,18 @@ static uint32_t kind_of(describer *d, uint32_t layer)
     return first;
 }
 
+/* Returns about half of the neurons of a layer, no part of an expert. */
+static uint32_t half_of(const ffn_shape *f)
+{
+    return f->router.expert_count > 0 ? f->router.expert_count / 2 * f->expert_neurons : f->neuron_count / 2;
+}
+
 /* Sets the bytes of a layer on the device, from those without neurons, with half and with all of them; or why it cannot be
  * there. */
 static hearth_status describe_device(describer *d, layer_load *to, uint32_t layer, hearth_error *error)
 {
     uint64_t bytes[SHARES] = {0};
-    uint32_t f = to->neurons, half = f / 2;
+    uint32_t f = to->neurons, half = half_of(&d->engine->model->layers[layer].ffn);
     for (size_t i = 0; i < SHARES; i += to->splits ? 1 : SHARES - 1) {
         hearth_error why = {0};
         hearth_status status =
@@ -298,7 +309,10 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .neurons = f->neuron_count,
                        .network_bytes = network_matrix_bytes(l, e),
                        .keys_back = l->attention.keys_back};
-    to->splits = f->neuron_count > 1 && e->down_t.data && !f->cuts;
+    bool stock = f->router.expert_count > 1 && device_takes_stock_experts(l, e->selector);
+    to->splits = f->neuron_count > 1 && (e->down_t.data || stock) && !f->cuts;
+    to->unit = e->down_t.data || !stock ? 1 : f->expert_neurons;
+    to->always = f->shared_neurons;
     bool ok = true;
     if (to->has_network) {
         describe_rows(to, l, e);
@@ -322,8 +336,10 @@ static hearth_status make_shares(describer *d, hearth_error *error)
     device_share *shares = mem_new_array(count, sizeof *shares);
     hearth_status status = shares ? HEARTH_OK : fail_memory(error, "plan", count * sizeof *shares);
     for (uint32_t k = 0; status == HEARTH_OK && k < SHARES; k++) {
-        for (uint32_t i = 0; i < count; i++)
-            shares[i] = (device_share){true, m->layers[i].ffn.neuron_count * k / (SHARES - 1), NULL};
+        for (uint32_t i = 0; i < count; i++) {
+            const ffn_shape *f = &m->layers[i].ffn;
+            shares[i] = (device_share){.given = true, .neurons = k == 0 ? 0 : k == 1 ? half_of(f) : f->neuron_count};
+        }
         status = hearth_placement_create(&d->shares[k], m, HEARTH_MODE_DENSE, error);
         if (status == HEARTH_OK)
             status = placement_share(d->shares[k], m, shares, false, error);

@@ -236,6 +236,7 @@ static hearth_status set_network(reading *r, layer_load *l, const network *n, co
     r->has_predictors = r->has_predictors || n->rank > 0;
     mode = mode == MODE_PREDICTED && !predicts ? MODE_EXACT : mode;
     l->splits = true;
+    l->unit = 1;
     l->lists = mode != MODE_DENSE;
     l->neurons = n->neurons * n->experts + n->shared;
     l->row_bytes = n->width * r->weight_bytes;

@@ -94,15 +94,11 @@ static planned_layer on_device(const planner *p, const layer_load *l, uint32_t n
     return out;
 }
 
-/* Returns the number of neurons at a step; of a layer that cannot be split all or none. */
+/* Returns the number of neurons at a step. */
 static uint32_t neurons_at(const planner *p, const layer_load *l, size_t step)
 {
     uint32_t wanted = p->request->neurons;
-    if (wanted != PLAN_FREE)
-        return wanted >= l->neurons ? l->neurons : l->splits ? wanted : 0;
-    if (!l->splits)
-        return step == STEPS ? l->neurons : 0;
-    return (uint32_t)((uint64_t)l->neurons * step / STEPS);
+    return load_neurons(l, wanted != PLAN_FREE ? wanted : (uint32_t)((uint64_t)l->neurons * step / STEPS));
 }
 
 /* Adds a layer, at every step, to the options of its group. */
@@ -440,7 +436,8 @@ hearth_status plan_apply(const plan *p, const model_load *load, hearth_placement
     if (!shares)
         return fail_memory(error, "plan", p->layer_count * sizeof *shares);
     for (uint32_t i = 0; i < p->layer_count; i++)
-        shares[i] = (device_share){p->layers[i].form != FORM_HOST, p->layers[i].neurons, load->layers[i].order};
+        shares[i] = (device_share){p->layers[i].form != FORM_HOST, p->layers[i].neurons, load->layers[i].order,
+                                   load->layers[i].first};
     hearth_status status = placement_share(placement, model, shares, p->head_on_device, error);
     mem_free(shares);
     return status;

@@ -78,7 +78,7 @@ static hearth_status time_share(surveyor *s, uint32_t layer, uint32_t neurons, b
     device_share *shares = mem_new_array(count, sizeof *shares);
     if (!shares)
         return fail_memory(s->error, "plan", count * sizeof *shares);
-    shares[layer] = (device_share){true, neurons, s->load->layers[layer].order};
+    shares[layer] = (device_share){true, neurons, s->load->layers[layer].order, s->load->layers[layer].first};
     hearth_status status = placement_copy(&placement, s->engine->placement, s->error);
     if (status == HEARTH_OK) {
         status = placement_share(placement, s->engine->model, shares, head, s->error);
@@ -150,7 +150,7 @@ static hearth_status survey_kind(surveyor *s, uint32_t kind, bool *head)
     *head = false;
     if (!l->splits)
         return HEARTH_OK;
-    status = time_share(s, layer, l->neurons / 2, false);
+    status = time_share(s, layer, load_neurons(l, l->neurons / 2), false);
     if (is_too_large(status))
         return HEARTH_OK;
     TRY(status);
@@ -311,7 +311,7 @@ static void fit_network(side_cost *to, double whole, double whole_reading, doubl
 
 static void apply_kind(const survey_layer *from, const layer_load *l, cost_model *cost, uint32_t kind)
 {
-    uint32_t half = l->neurons / 2;
+    uint32_t half = load_neurons(l, l->neurons / 2);
     neuron_work all = cost_work(l, 0, l->neurons), hot = cost_work(l, 0, half), cold = cost_work(l, half, l->neurons);
     if (l->has_mixer && from->cpu_mixer > 0)
         cost->sides[SIDE_CPU][kind].mixer_seconds = measured(from->cpu_mixer);

@@ -64,6 +64,7 @@ void survey_key(char out[SURVEY_KEY_SIZE], const hearth_engine *engine, const mo
         hash_bytes(&h, &engine->layers[i].threshold, sizeof engine->layers[i].threshold);
         hash_number(&h, (uint64_t)(l->fire * 1e6));
         hash_number(&h, l->needs != NULL);
+        hash_number(&h, l->unit);
     }
     hash_print(out, &h);
 }

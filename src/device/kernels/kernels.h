@@ -140,10 +140,10 @@
         V(heads) V(rows) V(columns)
 
 /* Products of the experts that each token chose with their own values: y[t] gets, as `finish` says, the sum of W[e] . x[t][place]
- * over those of chosen [R][experts] (the first chosen_count[t]) that are in [from, to), in their order. W[e] are `rows` rows of
- * w, that of `from` first. x [T][stride] has the values of all chosen experts one after another, of expert e as many as
- * ranges[e] spans, which is `columns` for those in [from, to). y [T][rows]. All spans are multiples of 8; of 32 with values of 8
- * bits, which come as for P_PRODUCT_8.
+ * over those of chosen [R][experts] (the first chosen_count[t]) that have places in [from, to), in their order. ranges [experts][2]:
+ * the places of each, as many as its values, none of an expert that is elsewhere. W[e] are `rows` rows of w; w has the matrices of the
+ * experts in [from, to) in the order of their places, `columns` each. x [T][stride] has the values of all chosen experts one after
+ * another. y [T][rows]. All spans are multiples of 8; of 32 with values of 8 bits, which come as for P_PRODUCT_8.
  * items: R * ceil(rows / PRODUCT_ROWS) */
 #define P_PRODUCT_CHOSEN(B, V, F)                                                                                       \
     B(const uchar, w) B(const ushort, scales) B(const uint, chosen) B(const uint, chosen_count) B(const uint, ranges)   \

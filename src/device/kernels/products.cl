@@ -309,28 +309,34 @@ INLINE item_rows rows_of_expert(int format, GLOBAL const uchar *w, GLOBAL const 
     return row;
 }
 
-/* The experts that a token has chosen, of which those in [from, to) have their matrices in w. */
+/* The experts that a token has chosen, of which those with places in [from, to) have their matrices in w. */
 typedef struct chosen_experts {
     GLOBAL const uint *ids, *ranges;
     uint count, from, to;
 } chosen_experts;
 
+/* Returns whether an expert with places [begin, end) has its matrix in w. */
+INLINE bool has_matrix(chosen_experts chosen, uint begin, uint end)
+{
+    return begin < end && begin >= chosen.from && begin < chosen.to;
+}
+
 /* Adds to `sums` the products of rows from `first` on of each of those matrices with that expert's values, one after the other. */
 INLINE void add_chosen(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, chosen_experts chosen,
                        product_input in, uint first, uint rows, uint columns, wide sums[][PRODUCT_ROWS])
 {
-    uint place = 0;
+    uint at = 0;
     for (uint k = 0; k < chosen.count; k++) {
-        uint e = chosen.ids[k];
-        if (e >= chosen.from && e < chosen.to) {
-            product_input own = input_from(in, place);
-            item_rows row = rows_of_expert(format, w, scales, e - chosen.from, first, rows, columns);
+        uint begin = chosen.ranges[2 * chosen.ids[k]], end = chosen.ranges[2 * chosen.ids[k] + 1];
+        if (has_matrix(chosen, begin, end)) {
+            product_input own = input_from(in, at);
+            item_rows row = rows_of_expert(format, w, scales, (begin - chosen.from) / columns, first, rows, columns);
             if (in.rounded)
                 add_blocks(format, 1, &row, own, 0, 1, columns, sums);
             else
                 add_floats(format, 1, &row, own, 0, 1, columns, sums);
         }
-        place += chosen.ranges[2 * e + 1] - chosen.ranges[2 * e];
+        at += end - begin;
     }
 }
 
@@ -340,21 +346,24 @@ INLINE void add_chosen_blocks(int format, GLOBAL const uchar *w, GLOBAL const us
                               product_input in, uint first, uint rows, uint columns, wide sums[PRODUCT_ROWS])
 {
     uint blocks = columns / 32, all = 0;
-    for (uint k = 0; k < chosen.count; k++)
-        all += chosen.ids[k] >= chosen.from && chosen.ids[k] < chosen.to ? blocks : 0;
-    for (uint begin = 0; begin < all; begin += TEAM_LANES) {
-        uint at = least(begin + TEAM_LANE, all - 1), expert = 0, values = 0; /* whose block it is, and where its values are */
-        for (uint k = 0, before = 0, place = 0; k < chosen.count; k++) {
-            uint e = chosen.ids[k];
-            bool own = e >= chosen.from && e < chosen.to, mine = own && at - before < blocks;
-            expert = mine ? e - chosen.from : expert;
-            values = mine ? place / 32 + at - before : values;
+    for (uint k = 0; k < chosen.count; k++) {
+        uint e = chosen.ids[k];
+        all += has_matrix(chosen, chosen.ranges[2 * e], chosen.ranges[2 * e + 1]) ? blocks : 0;
+    }
+    for (uint round = 0; round < all; round += TEAM_LANES) {
+        uint at = least(round + TEAM_LANE, all - 1), place = chosen.from, values = 0; /* of whose block it is, and of its values */
+        for (uint k = 0, before = 0, spans = 0; k < chosen.count; k++) {
+            uint e = chosen.ids[k], begin = chosen.ranges[2 * e], end = chosen.ranges[2 * e + 1];
+            bool own = has_matrix(chosen, begin, end), mine = own && at - before < blocks;
+            place = mine ? begin : place;
+            values = mine ? spans / 32 + at - before : values;
             before += own ? blocks : 0;
-            place += chosen.ranges[2 * e + 1] - chosen.ranges[2 * e];
+            spans += end - begin;
         }
+        uint expert = (place - chosen.from) / columns;
         item_rows row = rows_of_expert(format, w, scales, expert, first, rows, columns);
         item_blocks loaded = load_item_blocks(format, &row, at % blocks);
-        if (begin + TEAM_LANE < all)
+        if (round + TEAM_LANE < all)
             add_block(format, &loaded, in, values, sums);
     }
 }
