@@ -17,6 +17,7 @@
 #define MODEL   GOLDEN "/pwri/llama/f16.gguf" /* neuron-major, so that layers can be split */
 #define STOCK   GOLDEN "/llama/model.gguf"
 #define EXPERTS GOLDEN "/nemotron-h-moe/model.gguf"
+#define SHARED  GOLDEN "/dots1/model.gguf" /* six experts and a shared one behind a layer without */
 
 /* ------------------------------------------------------------------ helpers */
 
@@ -182,6 +183,75 @@ static void the_hottest_are_on_the_device(void **state)
     close_beside(&b);
 }
 
+/* Returns how many of the neurons [begin, end) of a layer are on the device. */
+static uint32_t count_there(const layer_placement *l, uint32_t begin, uint32_t end)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < l->assignment_count; k++)
+        for (uint32_t r = 0; l->assignments[k].side == PLACEMENT_DEVICE && r < l->assignments[k].range_count; r++)
+            for (uint32_t i = l->assignments[k].ranges[r].begin; i < l->assignments[k].ranges[r].end; i++)
+                n += i >= begin && i < end;
+    return n;
+}
+
+/* Returns how many experts go before one: by the counts of their neurons, then by number. */
+static uint32_t rank_of(const ffn_shape *f, const int32_t *counts, uint32_t expert)
+{
+    uint32_t rank = 0;
+    int64_t sums[16] = {0};
+    for (uint32_t i = 0; i < ffn_routed(f); i++)
+        sums[i / f->expert_neurons] += counts[i];
+    for (uint32_t e = 0; e < f->router.expert_count; e++)
+        rank += sums[e] > sums[expert] || (sums[e] == sums[expert] && e < expert);
+    return rank;
+}
+
+/* Experts stay as the file stores them: each is on one side, the shared one goes first, then those that are chosen most often, or
+ * else the first ones. Neurons that make no whole expert are not given to the device. */
+static void experts_are_whole(void **state)
+{
+    (void)state;
+    for (int counted = 0; counted < 2; counted++) {
+        beside b;
+        planned p = {0};
+        char path[128];
+        hearth_error error = {0};
+        open_beside(&b, SHARED);
+        hearth_model *plain = b.model;
+        tune *t = make_tune(plain, MADE_COUNTS, FORMAT_F16, 8);
+        snprintf(path, sizeof path, "%s/experts.tune", folder);
+        if (counted && (tune_write(path, t, plain, &error) != HEARTH_OK ||
+                        hearth_model_with_tune(&b.model, plain, path, &error) != HEARTH_OK))
+            fail_msg("%s", error.text);
+        planned_options options = free_options();
+        options.mode = HEARTH_MODE_DENSE;
+        options.layers = UINT32_MAX - 1;
+        options.neurons = 120; /* of 32 each: the shared one, two others, and 24 too few for a third */
+        options.activations = HEARTH_ACTIVATIONS_F32;
+        open_planned(&p, &b, &options);
+        assert_int_equal(p.engine->placement->layers[0].form, FORM_DEVICE); /* 96 neurons */
+        for (uint32_t i = 1; i < p.plan.layer_count; i++) {
+            const ffn_shape *f = &b.model->layers[i].ffn;
+            const layer_placement *l = &p.engine->placement->layers[i];
+            assert_int_equal(layer_neurons(l, PLACEMENT_DEVICE), 96);
+            assert_int_equal(count_there(l, ffn_routed(f), f->neuron_count), 32);
+            for (uint32_t e = 0; e < f->router.expert_count; e++) {
+                bool there = (counted ? rank_of(f, t->layers[i].counts, e) : e) < 2;
+                assert_int_equal(count_there(l, e * 32, (e + 1) * 32), there ? 32 : 0);
+            }
+        }
+        assert_int_equal(hearth_engine_own_bytes(p.engine), 0);
+        assert_true(difference(p.base.engine, p.engine) < 1e-4);
+        assert_true(fabs((double)p.engine->uploaded->bytes - p.plan.device.weights) <= 0.05 * p.plan.device.weights);
+        planned_close(&p);
+        if (counted)
+            hearth_model_close(b.model);
+        b.model = plain;
+        tune_close(t);
+        close_beside(&b);
+    }
+}
+
 static void no_memory_leaves_it_on_the_cpu(void **state)
 {
     (void)state;
@@ -202,7 +272,7 @@ static void no_memory_leaves_it_on_the_cpu(void **state)
     close_beside(&b);
 }
 
-/* Layers of a stock file are on one side whole; mixers, networks and experts are layers of their own kinds. */
+/* Networks of a stock file are on one side whole; mixers, networks and experts are layers of their own kinds. */
 static void other_models_are_planned(void **state)
 {
     (void)state;
@@ -470,6 +540,7 @@ int main(void)
         cmocka_unit_test(both_sides_give_the_answer),
         cmocka_unit_test(a_plan_is_a_placement),
         cmocka_unit_test(the_hottest_are_on_the_device),
+        cmocka_unit_test(experts_are_whole),
         cmocka_unit_test(no_memory_leaves_it_on_the_cpu),
         cmocka_unit_test(other_models_are_planned),
         cmocka_unit_test(surveys_are_stored),

@@ -120,7 +120,7 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
 typedef struct device_share {
     bool given; /* false: the layer stays as it is                    */
     uint32_t neurons;
-    const uint32_t *order; /* [neuron_count] original numbers; NULL: first, first + 1 ... and on from 0 after the last one */
+    const uint32_t *order; /* [neuron_count] original numbers; NULL: first, first + 1 ... and on from 0 */
     uint32_t first;
 } device_share;
 

@@ -40,9 +40,9 @@ typedef struct layer_load {
     double in_use;         /* share of the neurons that a token uses: 1, of experts those of the chosen           */
     const uint32_t *order; /* [neurons] original numbers, the hottest first; NULL: first, first + 1 ... and on from 0 */
     uint32_t first;
-    uint32_t always; /* the hottest ones, which every token needs: those of a shared expert                       */
-    uint32_t unit;   /* neurons that are on one side, an expert's, and so are all of `always`; 1: each by itself  */
-    uint32_t keys_back;    /* it reads the keys of the layer so many before it, and must be on its side; 0: its own */
+    uint32_t always;    /* of a shared expert: the hottest ones, which every token needs                         */
+    uint32_t unit;      /* neurons that stay on one side together, as all of `always` do; 1: each is by itself   */
+    uint32_t keys_back; /* it reads the keys of the layer so many before it, and must be on its side; 0: its own */
     /* Bytes on the device, which pads rows and adds scales: without neurons, as soon as there are any, and of each. */
     double device_bytes, device_network_bytes, device_neuron_bytes;
 } layer_load;
