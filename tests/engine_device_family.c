@@ -8,6 +8,7 @@
 
 #include "family_cases.h"
 #include "placements.h"
+#include "tune_build.h"
 
 #include <unistd.h>
 
@@ -251,13 +252,15 @@ static void networks_beside_experts_may_be_apart(void **state)
 
 /* ------------------------------------------------------------------ experts as files store them */
 
-/* Of the experts of a model: which a device computes from `down` as it is stored. */
+/* Which experts a device computes from `down` as it is stored: their neurons are a multiple of 8 in floats, of 32 in blocks. */
 static const struct stock_case {
     const char *model;
-    bool stays; /* else its rows are no whole blocks (Q8_BLOCK) */
+    bool as_floats, in_blocks;
 } stock_cases[] = {
-    {"qwen3-moe", true},  {"gpt-oss", true},   {"dots1", true}, /* these have biases, those a shared expert */
-    {"qwen2-moe", false}, {"glm4-moe", false},
+    {"qwen3-moe", true, true},   {"gpt-oss", true, true},    /* these have biases */
+    {"dots1", true, true},       {"qwen2-moe", true, false}, /* those a shared one */
+    {"gemma4-moe", true, false},                             /* beside a network */
+    {"glm4-moe", false, false},
 };
 
 /* Reads a golden text under a placement (JSON, freed), as a prompt and then token by token; returns the logits, to be freed.
@@ -313,39 +316,46 @@ static char *experts_in_turn(const stack *s, bool even)
     return json;
 }
 
-/* Where the model is: on the CPU; on the device; on both, with experts that are cut; or with whole ones on each side. */
-enum { ON_CPU, ON_DEVICE, CUT, EVEN, ODD, STOCK_PLACES };
+/* Where the model is: on the CPU; on the device; on both, with whole experts on each side, or with some that are cut. */
+enum { ON_CPU, ON_DEVICE, EVEN, ODD, CUT, STOCK_PLACES };
 
 static char *stock_placement(const stack *s, int place)
 {
-    return place >= EVEN ? experts_in_turn(s, place == EVEN)
-                         : partial_placement(s, HEARTH_MODE_DENSE, place == ON_CPU ? 0 : UINT32_MAX,
-                                             place == CUT ? s->info.neuron_count / 2 - 1 : UINT32_MAX);
+    return place == EVEN || place == ODD ? experts_in_turn(s, place == EVEN)
+                                         : partial_placement(s, HEARTH_MODE_DENSE, place == ON_CPU ? 0 : UINT32_MAX,
+                                                             place == CUT ? s->info.neuron_count / 2 - 1 : UINT32_MAX);
 }
 
-/* Whole experts need no rows of neurons, on whichever side they are, but those that are cut do. */
+/* Compares the logits of the first places; only experts that are cut need rows of neurons if stays is true, else all of layers that a
+ * device has some of. */
+static void compare_places(stack *s, const golden *g, const char *name, const char *spec, int places, bool stays,
+                           const stock_way *way)
+{
+    bool keeps[STOCK_PLACES];
+    float *logits[STOCK_PLACES];
+    double far[STOCK_PLACES] = {0};
+    size_t n = g->total * g->vocabulary;
+    for (int i = 0; i < places; i++) {
+        logits[i] = stock_logits(s, g, stock_placement(s, i), way->plain, &keeps[i]);
+        far[i] = relative_l2(logits[i], logits[ON_CPU], n);
+    }
+    print_message("%-13s %-9s %-6s whole %.2e, experts in turn %.2e %.2e, cut %.2e\n", name, spec, way->name,
+                  far[ON_DEVICE], far[EVEN], far[ODD], far[CUT]);
+    for (int i = 0; i < places; i++) {
+        assert_int_equal(keeps[i], i == ON_CPU || (i != CUT && stays));
+        assert_true(far[i] <= way->bound || (i == CUT && way->blocks));
+        free(logits[i]);
+    }
+}
+
 static void check_stock(hearth_runtime *runtime, const char *spec, const struct stock_case *c, const char *path,
                         const stock_way *way)
 {
     golden g;
     stack s;
-    bool keeps[STOCK_PLACES];
-    float *logits[STOCK_PLACES];
-    double far[STOCK_PLACES];
     golden_load(&g, c->model);
     open_placed_model(&s, runtime, path);
-    size_t n = g.total * g.vocabulary;
-    for (int i = 0; i < STOCK_PLACES; i++) {
-        logits[i] = stock_logits(&s, &g, stock_placement(&s, i), way->plain, &keeps[i]);
-        far[i] = relative_l2(logits[i], logits[ON_CPU], n);
-    }
-    print_message("%-13s %-9s %-6s whole %.2e, experts in turn %.2e %.2e, cut %.2e\n", c->model, spec, way->name,
-                  far[ON_DEVICE], far[EVEN], far[ODD], far[CUT]);
-    for (int i = 0; i < STOCK_PLACES; i++) {
-        assert_int_equal(keeps[i], i == ON_CPU || (i != CUT && c->stays));
-        assert_true(far[i] <= way->bound || (i == CUT && way->blocks));
-        free(logits[i]);
-    }
+    compare_places(&s, &g, c->model, spec, STOCK_PLACES, way->blocks ? c->in_blocks : c->as_floats, way);
     hearth_model_close(s.model);
     golden_free(&g);
 }
@@ -368,6 +378,14 @@ static void other_experts_need_rows(void **state)
         assert_false(device_takes_stock_experts(last, SELECTOR_ALL));
         each[i]->format = format;
     }
+    uint32_t neurons = last->ffn.expert_neurons;
+    last->ffn.expert_neurons = 24; /* three times eight floats, but no block */
+    assert_true(device_takes_stock_experts(last, SELECTOR_ALL));
+    last->down.format = FORMAT_Q8_0;
+    assert_false(device_takes_stock_experts(last, SELECTOR_ALL));
+    last->ffn.expert_neurons = neurons;
+    assert_true(device_takes_stock_experts(last, SELECTOR_ALL));
+    last->down.format = FORMAT_F32;
     assert_false(device_takes_stock_experts(&model->layers[0], SELECTOR_ALL)); /* has none */
     hearth_model_close(model);
 }
@@ -390,7 +408,7 @@ static void whole_experts_stay_as_stored(void **state)
             assert_true(file >= 0);
             close(file);
             stack_check(convert_write(path, out, &blocks, threads, &error), &error);
-            for (size_t w = 0; stock_cases[k].stays && w < sizeof in_blocks / sizeof *in_blocks; w++)
+            for (size_t w = 0; stock_cases[k].in_blocks && w < sizeof in_blocks / sizeof *in_blocks; w++)
                 check_stock(runtime, specs->text[i], &stock_cases[k], out, &in_blocks[w]);
             unlink(out);
         }
@@ -399,11 +417,58 @@ static void whole_experts_stay_as_stored(void **state)
     pool_destroy(threads);
 }
 
+/* Gives the layers of a model other experts, and another network beside them, that have whole blocks: drawn, with `down` in Q8_0. */
+static void make_whole_blocks(hearth_model *m, arena *memory)
+{
+    enum { OWN = 32, BESIDE = 64 };
+    uint32_t d = m->hyper.embedding_length, seed = 4;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        model_layer *l = &m->layers[i];
+        uint32_t routed = l->ffn.router.expert_count * OWN;
+        l->ffn.expert_neurons = l->expert_stride = OWN;
+        l->ffn.shared_neurons = BESIDE;
+        l->ffn.neuron_count = routed + BESIDE;
+        l->gate = made_matrix(memory, FORMAT_F16, routed, d, &seed);
+        l->up = made_matrix(memory, FORMAT_F16, routed, d, &seed);
+        l->down = made_matrix(memory, FORMAT_Q8_0, l->ffn.router.expert_count * d, OWN, &seed);
+        l->shared.gate = made_matrix(memory, FORMAT_F16, BESIDE, d, &seed);
+        l->shared.up = made_matrix(memory, FORMAT_F16, BESIDE, d, &seed);
+        l->shared.down = made_matrix(memory, FORMAT_Q8_0, d, BESIDE, &seed);
+    }
+}
+
+/* Of experts beside a network, as stored in blocks: the activations of the network lie behind those of the experts. (Width 72 cannot
+ * be transposed in blocks, so none is cut.) */
+static void networks_beside_experts_stay_as_stored(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        golden g;
+        stack s;
+        char path[600];
+        arena memory = {0};
+        golden_load(&g, "gemma4-moe");
+        hearth_runtime *runtime = open_runtime(specs->text[i], 1);
+        open_placed_model(&s, runtime, golden_path(path, sizeof path, "gemma4-moe", "model.gguf"));
+        make_whole_blocks(s.model, &memory);
+        hearth_model_describe(s.model, &s.info);
+        for (size_t w = 0; w < sizeof in_blocks / sizeof *in_blocks; w++)
+            compare_places(&s, &g, "gemma4 drawn", specs->text[i], CUT, true, &in_blocks[w]);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(runtime);
+        golden_free(&g);
+        arena_clear(&memory);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_on_every_device), cmocka_unit_test(keys_may_be_values),
-        cmocka_unit_test(networks_beside_experts_may_be_apart), cmocka_unit_test(other_experts_need_rows),
-        cmocka_unit_test(whole_experts_stay_as_stored)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_on_every_device),
+                                       cmocka_unit_test(keys_may_be_values),
+                                       cmocka_unit_test(networks_beside_experts_may_be_apart),
+                                       cmocka_unit_test(other_experts_need_rows),
+                                       cmocka_unit_test(whole_experts_stay_as_stored),
+                                       cmocka_unit_test(networks_beside_experts_stay_as_stored)};
     return run_group(tests, NULL, NULL);
 }

@@ -133,11 +133,12 @@ static void under_fire(void **state)
     attack_models(models, sizeof models / sizeof *models, split_experts, swap_any);
 }
 
-/* Experts that the device computes as the file stores them: plain ones, with biases, with a shared one. */
+/* Experts that the device computes as the file stores them: plain ones, with biases, with a shared one, beside a network. */
 static const swapped_model stock[] = {
     {GOLDEN "/qwen3-moe/model.gguf", HEARTH_MODE_DENSE, false},
     {GOLDEN "/gpt-oss/model.gguf", HEARTH_MODE_DENSE, false},
     {GOLDEN "/dots1/model.gguf", HEARTH_MODE_DENSE, false},
+    {GOLDEN "/gemma4-moe/model.gguf", HEARTH_MODE_DENSE, false},
 };
 
 /* The same, where each side has its experts' matrices and nobody has rows of neurons. */
@@ -222,10 +223,8 @@ static void live(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(under_fire),
-        cmocka_unit_test(as_stored_under_fire),
-        cmocka_unit_test(failing_copies),
-        cmocka_unit_test(counts),
+        cmocka_unit_test(under_fire),     cmocka_unit_test(as_stored_under_fire),
+        cmocka_unit_test(failing_copies), cmocka_unit_test(counts),
         cmocka_unit_test(live),
     };
     return run_group(tests, NULL, NULL);

@@ -64,7 +64,7 @@ __attribute__((unused)) static bool argument_fits(const device_program *p, char 
     if (a->kind != ARGUMENT_BUFFER)
         return false;
     const device_buffer *b = a->buffer;
-    return !b || (b->device == p->device && b->place == DEVICE_MEMORY && a->offset % 16 == 0 &&
+    return !b || (b->device == p->device && b->place == DEVICE_MEMORY && a->offset % ARGUMENT_ALIGNMENT == 0 &&
                   device_holds(b, a->offset, 0));
 }
 

@@ -134,6 +134,10 @@ void record_finish(const recorder *r, uint32_t layer);
  * (device_apart), those of the chosen experts, and those of the shared one. */
 typedef struct portion {
     const device_matrix *gate, *up, *down_t, *fc2;
+    /* In place of down_t, of experts as stored: that of the chosen ones, whose places are the first `places` of `ranges`; and that of
+     * the shared one, which has those behind them. Without data: there are none. */
+    const device_matrix *down, *shared_down;
+    uint32_t places;
     const device_buffer *gate_bias, *up_bias;
     const device_buffer *ranges, *owners; /* of experts (device_layer); NULL: there are none             */
     device_buffer *const *listed;         /* [TOTALS]                                                     */

@@ -102,6 +102,9 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
     portion own = {.gate = &l->gate,
                    .up = &l->up,
                    .down_t = &l->down_t,
+                   .down = &l->down,
+                   .shared_down = l->shared_count > 0 ? NULL : &l->shared.down,
+                   .places = l->ranges ? l->ranges[2 * (size_t)l->router.rows] : 0,
                    .fc2 = &l->fc2,
                    .gate_bias = l->gate_bias,
                    .up_bias = l->up_bias,
@@ -113,6 +116,7 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
     portion shared = {.gate = &l->shared.gate,
                       .up = &l->shared.up,
                       .down_t = &l->shared.down_t,
+                      .shared_down = &l->shared.down,
                       .fc2 = &l->shared.fc2,
                       .ranges = l->shared_ranges,
                       .owners = l->shared_owners,
@@ -220,15 +224,6 @@ static void accumulate_rows(const recorder *r, const device_layer *l, const port
            UINT(columns), UINT(parts));
 }
 
-/* Accumulates a portion of a layer whose experts lie beside a network: the sum of the experts goes to `added`, that of the
- * network to `apart`, which the experts have read by then. */
-static void accumulate_beside(const recorder *r, const device_layer *l, const portion *p, row_list rows)
-{
-    accumulate_rows(r, l, p, rows);
-    record_reduce(r, &(block_result){r->v->sums, device_parts(r->rows), NULL, NULL},
-                  p->down_t == &l->down_t ? r->v->added : r->v->apart, FINISH_STORE, 1);
-}
-
 /* Accumulates a portion of a layer whose experts read and write vectors of another width. */
 static void accumulate_apart(const recorder *r, const device_layer *l, const portion *p, row_list rows,
                              block_result *result)
@@ -249,37 +244,47 @@ static void accumulate_apart(const recorder *r, const device_layer *l, const por
     }
 }
 
-/* Adds to `sums`, or stores there, what the chosen ones of the experts with places [from, to) make of their activations; m: their
- * matrices. */
-static void multiply_chosen(const recorder *r, const device_layer *l, const device_matrix *m, const input *in,
-                            uint32_t from, uint32_t to, unsigned finish)
+/* Multiplies the activations of those of a portion's experts with places [from, to) that a token chose with their matrices. */
+static void multiply_chosen(const recorder *r, const device_layer *l, const portion *p, const device_matrix *m,
+                            const input *in, uint32_t from, uint32_t to, const device_buffer *y, unsigned finish)
 {
     const device_vectors *v = r->v;
     uint32_t experts = l->router.rows + 1, d = r->model->hyper.embedding_length;
-    size_t items = r->rows * items_of(d, PRODUCT_ROWS);
+    size_t items = r->rows * items_of(d, PRODUCT_ROWS), block = p->at / Q8_BLOCK;
     if (in->rounded && number_is_block(m->format))
         LAUNCH(r, device_kernel_of(OF_PRODUCT_CHOSEN_8, m->format), items, BUFFER(m->w), BUFFER(m->scales),
-               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(v->q8),
-               BUFFER(v->q8_scales), BUFFER(v->q8_sums), BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d),
-               UINT(m->columns), UINT(l->width), UINT(finish));
+               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(p->ranges), BUFFER_FROM(v->q8, p->at),
+               BUFFER_FROM(v->q8_scales, block * sizeof(float)), BUFFER_FROM(v->q8_sums, block * sizeof(int32_t)),
+               BUFFER(y), UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width), UINT(finish));
     else
         LAUNCH(r, device_kernel_of(OF_PRODUCT_CHOSEN, m->format), items, BUFFER(m->w), BUFFER(m->scales),
-               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_ranges), BUFFER(in->values),
-               BUFFER(v->sums), UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width),
-               UINT(finish));
+               BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(p->ranges), OF_PORTION(p, in->values), BUFFER(y),
+               UINT(experts), UINT(from), UINT(to), UINT(d), UINT(m->columns), UINT(l->width), UINT(finish));
 }
 
-/* Accumulates experts whose matrices lie as a file stores them: all neurons of those that a token chose and the device has. */
-static void accumulate_stock(const recorder *r, const device_layer *l, block_result *result)
+/* Accumulates to y [rows of the step][d] the experts of a portion whose matrices lie as a file stores them: all neurons of those
+ * that a token chose and the device has. */
+static void accumulate_stock(const recorder *r, const device_layer *l, const portion *p, const device_buffer *y)
 {
-    const device_matrix *each[] = {&l->down, &l->shared.down};
-    uint32_t shared = l->ranges[2 * (size_t)l->router.rows]; /* its places follow those of the others */
+    const device_matrix none = {0}, *each[] = {p->down ? p->down : &none, p->shared_down ? p->shared_down : &none};
     input in = record_prepare(r, r->v->first, l->width, each, 2);
-    if (l->down.w)
-        multiply_chosen(r, l, &l->down, &in, 0, shared, FINISH_STORE);
-    if (l->shared.down.w)
-        multiply_chosen(r, l, &l->shared.down, &in, shared, l->neuron_count, l->down.w ? FINISH_ADD : FINISH_STORE);
-    result->sums = r->v->sums, result->parts = 1;
+    if (each[0]->w)
+        multiply_chosen(r, l, p, each[0], &in, 0, p->places, y, FINISH_STORE);
+    if (each[1]->w)
+        multiply_chosen(r, l, p, each[1], &in, p->places, UINT32_MAX, y, each[0]->w ? FINISH_ADD : FINISH_STORE);
+}
+
+/* Accumulates a portion of a layer whose experts lie beside a network: the sum of the experts goes to `added`, that of the
+ * network to `apart`, which the experts have read by then. */
+static void accumulate_beside(const recorder *r, const device_layer *l, const portion *p, row_list rows)
+{
+    const device_buffer *to = p->down_t == &l->down_t ? r->v->added : r->v->apart;
+    if (!p->down_t->w) {
+        accumulate_stock(r, l, p, to);
+        return;
+    }
+    accumulate_rows(r, l, p, rows);
+    record_reduce(r, &(block_result){r->v->sums, device_parts(r->rows), NULL, NULL}, to, FINISH_STORE, 1);
 }
 
 void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_list rows, block_result *result)
@@ -304,7 +309,8 @@ void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_
         accumulate_rows(r, l, p, rows);
         result->sums = v->sums, result->parts = device_parts(r->rows);
     } else {
-        accumulate_stock(r, l, result);
+        accumulate_stock(r, l, p, v->sums);
+        result->sums = v->sums, result->parts = 1;
     }
     if (l->router.w && l->down_bias)
         add_expert_biases(r, l, result);

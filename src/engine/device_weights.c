@@ -294,15 +294,21 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
+/* Floats that kernels read at once: what an expert gives is as many, or a multiple. */
+#define FLOAT_SPAN 8
+
 bool device_takes_stock_experts(const model_layer *l, selector_kind selector)
 {
     const ffn_shape *f = &l->ffn;
     const matrix *each[] = {&l->down, &l->shared.down};
-    bool takes = f->router.expert_count > 0 && selector == SELECTOR_ALL && l->down.data && !device_apart(l) &&
+    bool takes = f->router.expert_count > 0 && selector == SELECTOR_ALL && l->down.data && f->latent == 0 &&
                  !l->mask_in.data && !l->ffn_inner_norm.weight;
-    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+    uint32_t whole = FLOAT_SPAN;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         takes = takes && (!each[i]->data || device_has_format(each[i]->format));
-    return takes && f->expert_neurons % Q8_BLOCK == 0 && f->shared_neurons % Q8_BLOCK == 0;
+        whole = each[i]->data && number_is_block(each[i]->format) ? Q8_BLOCK : whole;
+    }
+    return takes && f->expert_neurons % whole == 0 && f->shared_neurons % whole == 0;
 }
 
 const char *device_lacks(const model_layer *l)

@@ -131,8 +131,8 @@ static inline bool device_apart(const model_layer *l)
 }
 
 /* Returns whether a device computes whole experts of a layer from `down` as it is stored, with all neurons of those that a token
- * chose: none is skipped, what each of them gives is a whole number of blocks, and devices have the format. Else, or if an expert
- * is on both sides (layer_cuts_experts), they need a row per neuron. */
+ * chose: none is skipped, what each of them gives is a whole number of the blocks or floats that kernels read at once, and
+ * devices have the format. Else, or if an expert is on both sides (layer_cuts_experts), they need a row per neuron. */
 bool device_takes_stock_experts(const model_layer *l, selector_kind selector);
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */

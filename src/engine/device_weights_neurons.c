@@ -48,6 +48,10 @@ static hearth_status upload_masks(loader *l, device_layer *to, const model_layer
     return upload_words(l, &to->mask_ranges, ranges, 2 * (experts + 1), "experts");
 }
 
+/* Values to a multiple of which a portion begins: those rounded to 8 bits, and the scales and sums of each block, are then arguments
+ * of kernels, too. */
+#define PORTION_ALIGNMENT (ARGUMENT_ALIGNMENT / sizeof(float) * Q8_BLOCK)
+
 /* Finds and uploads which places belong to which expert, apart where the shared one is. own [n + 2 * (experts + 1)]: room. */
 static hearth_status upload_ranges(loader *l, device_layer *to, const model_layer *from, uint32_t *own)
 {
@@ -63,7 +67,7 @@ static hearth_status upload_ranges(loader *l, device_layer *to, const model_laye
     to->shared_count = device_apart(from) ? n - ranges[2 * experts] : 0;
     ranges[2 * experts + 1] -= to->shared_count;
     to->own_width = most_used(&from->ffn.router, ranges);
-    to->shared_at = stacked(to->own_width);
+    to->shared_at = (to->own_width + (size_t)PORTION_ALIGNMENT - 1) / PORTION_ALIGNMENT * PORTION_ALIGNMENT;
     to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
     TRY(upload_words(l, &to->expert_ranges, ranges, pairs, "experts"));
     TRY(upload_words(l, &to->expert_owners, owners, n, "experts"));
@@ -117,6 +121,30 @@ matrix spread_matrix(const model_layer *l, const matrix *m)
                : *m;
 }
 
+/* Uploads `down` as the file stores it: of a network whole, of experts the matrices of those that the device has, by their
+ * places, and that of the shared one if it has that. */
+static hearth_status upload_down(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
+{
+    uint32_t experts = from->ffn.router.expert_count, *list, n = 0;
+    char name[48];
+    if (experts == 0)
+        return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
+    uint32_t d = from->down.rows / experts;
+    list = mem_new_array((size_t)from->down.rows + 1, sizeof *list);
+    if (!list)
+        return fail_memory(l->error, "experts", from->down.rows * sizeof *list);
+    for (uint32_t e = 0; e < experts; e++)
+        for (uint32_t i = 0; to->ranges[2 * e] < to->ranges[2 * e + 1] && i < d; i++)
+            list[n++] = e * d + i;
+    snprintf(name, sizeof name, "blk.%u.ffn_down", layer);
+    hearth_status status = n > 0 ? upload_matrix(l, &to->down, &from->down, list, n, name) : HEARTH_OK;
+    mem_free(list);
+    TRY(status);
+    return to->ranges[2 * experts] < to->neuron_count
+               ? upload_whole(l, &to->shared.down, &from->shared.down, layer, "ffn_down_shexp")
+               : HEARTH_OK;
+}
+
 /* Uploads the rows of the device's neurons in a layer whose experts read other vectors than the shared one. */
 static hearth_status upload_apart(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
                                   const neuron_rows *rows)
@@ -143,34 +171,10 @@ static hearth_status upload_apart(loader *l, device_layer *to, const layer_place
     for (size_t i = 0; i < 2; i++)
         if (down_t[i].rows > 0) {
             TRY(upload_stacks(l, inputs[i] + absent, 2 - absent, layer));
-            TRY(upload_stacks(l, &down_t[i], 1, layer));
+            TRY(e->down_t.data ? upload_stacks(l, &down_t[i], 1, layer) : HEARTH_OK);
             TRY(predicts ? upload_stacks(l, &scores[i], 1, layer) : HEARTH_OK);
         }
-    return HEARTH_OK;
-}
-
-/* Uploads `down` as the file stores it: of a network whole, of experts the matrices of those that the device has, by their
- * places, and that of the shared one if it has that. */
-static hearth_status upload_down(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
-{
-    uint32_t experts = from->ffn.router.expert_count, *list, n = 0;
-    char name[48];
-    if (experts == 0)
-        return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
-    uint32_t d = from->down.rows / experts;
-    list = mem_new_array((size_t)from->down.rows + 1, sizeof *list);
-    if (!list)
-        return fail_memory(l->error, "experts", from->down.rows * sizeof *list);
-    for (uint32_t e = 0; e < experts; e++)
-        for (uint32_t i = 0; to->ranges[2 * e] < to->ranges[2 * e + 1] && i < d; i++)
-            list[n++] = e * d + i;
-    snprintf(name, sizeof name, "blk.%u.ffn_down", layer);
-    hearth_status status = n > 0 ? upload_matrix(l, &to->down, &from->down, list, n, name) : HEARTH_OK;
-    mem_free(list);
-    TRY(status);
-    return to->ranges[2 * experts] < to->ranges[2 * experts + 1]
-               ? upload_whole(l, &to->shared.down, &from->shared.down, layer, "ffn_down_shexp")
-               : HEARTH_OK;
+    return e->down_t.data ? HEARTH_OK : upload_down(l, to, from, layer);
 }
 
 /* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's. */
