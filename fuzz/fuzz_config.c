@@ -319,11 +319,16 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_values(l->k_bias, key);
     touch_values(l->v_bias, key);
     touch_values(l->attention_output_bias, d);
-    uint32_t made = a->compressed > 0 ? a->head_count * short_query(a) : query * (a->gated ? 2 : 1);
+    uint32_t made = a->compressed > 0 ? a->head_count * short_query(a) : query * (layer_gates_in_query(l) ? 2 : 1);
     if (a->head_count % a->kv_head_count != 0 || l->q.rows != made || l->attention_output.columns != result_width(a))
         abort();
     if (a->compressed > 0 && (l->key_up.rows != a->head_count * a->compressed || l->key_up.columns != a->unrotated ||
                               l->value_up.rows != a->head_count * a->value_length || l->v.data))
+        abort();
+    touch_matrix(&l->attention_gate);
+    if (l->attention_gate.data && (!a->gated || l->attention_gate.rows != query))
+        abort();
+    if (a->norm_turned && (!l->query_norm.weight || l->key_norm.weight || a->norm_whole))
         abort();
     if (a->keys_back == 0 && (l->k.rows != key || (l->v.data && l->v.rows != key)))
         abort();

@@ -200,6 +200,94 @@ static void clipped_values(void **state)
     expect_refused("olmoe", config, "config.json: clip_qkv: a number is not supported");
 }
 
+/* K-EXAONE was published with another name of its class and of what corrects scores, with windows as a text, and with a layer that
+ * guesses ahead. */
+static bool name_corrections(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    char name[128];
+    unsigned layer;
+    stored_tensor other = *t;
+    (void)from;
+    other.name = name;
+    if (strcmp(t->name, "model.norm.weight") == 0) {
+        snprintf(name, sizeof name, "mtp.norm.weight");
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    }
+    if (!strstr(t->name, "e_score_correction_bias"))
+        return false;
+    assert_int_equal(sscanf(t->name, "model.layers.%u.", &layer), 1);
+    snprintf(name, sizeof name, "model.layers.%u.mlp.e_score_correction_bias", layer);
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+static void exaone_as_published(void **state)
+{
+    (void)state;
+    json_t *config = config_of("exaone-moe");
+    json_object_set_new(config, "architectures", json_pack("[s]", "ExaoneMoEForCausalLM"));
+    json_object_set_new(config, "num_nextn_predict_layers", json_integer(1));
+    json_object_del(config, "layer_types");
+    expect_same("exaone-moe", config, name_corrections);
+    config = config_of("exaone-moe");
+    json_object_set_new(config, "architectures", json_pack("[s]", "OtherForCausalLM"));
+    expect_refused("exaone-moe", config,
+                   "architectures: OtherForCausalLM is not supported (known for exaone_moe: Exaone");
+}
+
+/* OLMo 3's first configs have one base, and the scaling that windows do without. */
+static void scaled_without_windows(void **state)
+{
+    (void)state;
+    json_t *config = config_of("olmo3"), *rope = json_incref(json_object_get(config, "rope_parameters"));
+    json_object_del(config, "rope_parameters");
+    json_object_set(config, "rope_scaling", json_object_get(rope, "full_attention"));
+    json_object_del(json_object_get(config, "rope_scaling"), "rope_theta");
+    json_object_set_new(config, "rope_theta", json_integer(500000));
+    expect_same("olmo3", config, NULL);
+    config = config_of("olmo3");
+    json_object_set_new(json_object_get(json_object_get(config, "rope_parameters"), "sliding_attention"), "rope_theta",
+                        json_integer(10000));
+    expect_refused("olmo3", config, "rope_parameters: rope_theta: differs between layers, which is not supported");
+    json_decref(rope);
+}
+
+/* Hunyuan stretches the base by alpha: the slowest of d / 2 pairs turns alpha times more slowly, the fastest as before. */
+static void stretched_base(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of("hunyuan");
+    json_object_del(config, "rope_parameters");
+    json_object_set_new(config, "rope_theta", json_integer(10000));
+    json_object_set_new(
+        config, "rope_scaling",
+        json_pack("{s:s, s:f, s:f, s:i}", "type", "dynamic", "alpha", 1000.0, "factor", 1.0, "beta_fast", 32));
+    stack_check(open_as(&m, "hunyuan", config, NULL, &error), &error);
+    uint32_t pairs = m->rotaries[0].pairs;
+    assert_int_equal(pairs, 10);
+    for (uint32_t i = 0; i < pairs; i++) {
+        double plain = pow(10000, -2.0 * i / 20), slower = pow(1000, -(double)i / (pairs - 1));
+        assert_true(fabs(m->rotaries[0].frequencies[i] / (plain * slower) - 1) < 1e-6);
+    }
+    hearth_model_close(m);
+    json_decref(config);
+}
+
+/* Its sizes of experts are said layer by layer. */
+static void sizes_by_layer(void **state)
+{
+    (void)state;
+    json_t *config = config_of("hunyuan-moe");
+    json_array_set_new(json_object_get(config, "moe_topk"), 1, json_integer(3));
+    expect_refused("hunyuan-moe", config, "config.json: moe_topk: differs between layers, which is not supported");
+    config = config_of("hunyuan-moe");
+    json_object_set_new(config, "moe_topk", json_integer(2));
+    json_object_set_new(config, "moe_intermediate_size", json_integer(32));
+    expect_same("hunyuan-moe", config, NULL);
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -234,10 +322,18 @@ static void latent_keys_of_others(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),          cmocka_unit_test(guesses_beside),
-                                       cmocka_unit_test(factors_of_nothing),   cmocka_unit_test(scores_by_another_name),
-                                       cmocka_unit_test(shared_width),         cmocka_unit_test(hybrid_of_one_kind),
-                                       cmocka_unit_test(clipped_values),       cmocka_unit_test(sigmoids_unsaid),
-                                       cmocka_unit_test(latent_keys_of_others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),
+                                       cmocka_unit_test(guesses_beside),
+                                       cmocka_unit_test(factors_of_nothing),
+                                       cmocka_unit_test(scores_by_another_name),
+                                       cmocka_unit_test(shared_width),
+                                       cmocka_unit_test(hybrid_of_one_kind),
+                                       cmocka_unit_test(clipped_values),
+                                       cmocka_unit_test(sigmoids_unsaid),
+                                       cmocka_unit_test(latent_keys_of_others),
+                                       cmocka_unit_test(exaone_as_published),
+                                       cmocka_unit_test(scaled_without_windows),
+                                       cmocka_unit_test(stretched_base),
+                                       cmocka_unit_test(sizes_by_layer)};
     return run_group(tests, NULL, NULL);
 }

@@ -62,7 +62,13 @@ static const char *const family_cases[] = {"bamboo",
                                            "qwen3-vl-moe",
                                            "granite-hybrid",
                                            "granite-hybrid-moe",
-                                           "mistral4"};
+                                           "mistral4",
+                                           "olmo3",
+                                           "solar-open",
+                                           "exaone-moe",
+                                           "afmoe",
+                                           "hunyuan",
+                                           "hunyuan-moe"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

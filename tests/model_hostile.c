@@ -171,9 +171,14 @@ static const bad_config bad_configs[] = {
     {"rope_theta", "1e300", HEARTH_FORMAT, "rope_theta: is 1e+300"},
     {"rope_scaling", "7", HEARTH_FORMAT, "rope_scaling: rope_theta: expected inside an object"},
     {"rope_scaling", "{\"factor\": 2}", HEARTH_FORMAT, "rope_scaling: rope_type: is missing"},
+    {"rope_scaling", "{\"type\": \"spiral\", \"factor\": 2}", HEARTH_UNSUPPORTED,
+     "rope_scaling: rope_type: spiral is not supported (known: default, linear, yarn, llama3, longrope, su, "
+     "proportional, mrope, dynamic)"},
     {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2}", HEARTH_UNSUPPORTED,
-     "rope_scaling: rope_type: dynamic is not supported (known: default, linear, yarn, llama3, longrope, su, "
-     "proportional, mrope)"},
+     "rope_scaling: rope_type: dynamic is not supported without alpha"},
+    {"rope_scaling", "{\"type\": \"dynamic\", \"alpha\": 0}", HEARTH_FORMAT, "rope_scaling: alpha: is 0"},
+    {"rope_scaling", "{\"type\": \"dynamic\", \"alpha\": 1e38}", HEARTH_FORMAT,
+     "key llama.rope.freq_base: is inf, expected a number above 1"},
     {"rope_scaling", "{\"type\": \"linear\"}", HEARTH_FORMAT, "rope_scaling: factor: is missing"},
     {"rope_scaling", "{\"type\": \"linear\", \"factor\": 0}", HEARTH_FORMAT, "rope_scaling: factor: is 0"},
     {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0}", HEARTH_FORMAT,

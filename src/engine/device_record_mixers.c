@@ -56,9 +56,13 @@ static void attention(const recorder *r, uint32_t layer)
     if (l->qkv_bias)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
                NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
-    norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
-    if (a->keys_back == 0)
+    if (!a->norm_turned)
+        norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
+    if (a->keys_back == 0 && !a->norm_turned)
         norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
+    if (a->keys_back == 0 && a->norm_turned) /* which a rotation leaves as it is */
+        record_norm_ranges(r, &no_norm, (ranges){v->projected, key_at, own_keys, a->head_length, (uint32_t)stride},
+                           v->projected, FINISH_STORE, 1);
     if (a->keys_back == 0 && a->norm_values)
         record_norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
                            v->projected, FINISH_STORE, 1);
@@ -73,6 +77,8 @@ static void attention(const recorder *r, uint32_t layer)
            UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), UINT(a->head_count),
            UINT(own_keys), UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
            UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
+    if (a->norm_turned)
+        norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&

@@ -42,10 +42,11 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
     const mixer_input latent[MIXER_INPUTS] = {[MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q,
                                                                a->query_rank > 0 ? a->query_rank : l->q.rows, "attn_q"},
                                               [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"}};
-    const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
-                                     [MIXER_KEY] = {&l->k, key, "attn_k"},
-                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
-                                     [MIXER_GATE] = {&l->q, a->gated ? query : 0, "attn_q"}};
+    const mixer_input attention[] = {
+        [MIXER_QUERY] = {&l->q, query, "attn_q"},
+        [MIXER_KEY] = {&l->k, key, "attn_k"},
+        [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
+        [MIXER_GATE] = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, a->gated ? query : 0, "attn_gate"}};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
                                      [MIXER_SILU_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
                                      [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},
@@ -71,13 +72,14 @@ static hearth_status upload_inputs(loader *l, device_layer *to, uint32_t layer)
     member members[MIXER_INPUTS];
     uint32_t *lists = NULL, query = query_width(a);
     size_t count = 0;
-    if (a->gated && !(lists = mem_new_array(2 * (size_t)query, sizeof *lists)))
+    bool in_turns = layer_gates_in_query(from);
+    if (in_turns && !(lists = mem_new_array(2 * (size_t)query, sizeof *lists)))
         return fail_memory(l->error, "attn_q", 2 * query * sizeof *lists);
-    for (unsigned gates = 0; a->gated && gates < 2; gates++)
+    for (unsigned gates = 0; in_turns && gates < 2; gates++)
         list_heads(a, gates, lists + gates * query);
     device_mixer_inputs(from, inputs);
     for (unsigned i = 0; i < MIXER_INPUTS; i++) {
-        const uint32_t *list = !a->gated ? NULL : i == MIXER_QUERY ? lists : i == MIXER_GATE ? lists + query : NULL;
+        const uint32_t *list = !in_turns ? NULL : i == MIXER_QUERY ? lists : i == MIXER_GATE ? lists + query : NULL;
         if (inputs[i].rows > 0)
             members[count++] = (member){&to->inputs[i], inputs[i].of, inputs[i].rows, inputs[i].what, list, NULL, 0};
     }
@@ -191,11 +193,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         if (!layer_uses_device(&p->layers[i]))
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
-        bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
-                 matrix_bytes(&from->query_in) + matrix_bytes(&from->key_up) + matrix_bytes(&from->value_up) +
-                 matrix_bytes(&from->attention_output) + matrix_bytes(&from->convolved) +
-                 matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output) +
-                 matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output) +
+        bytes += layer_mixer_bytes(from) + matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output) +
                  matrix_bytes(&from->streams.router) + matrix_bytes(&from->streams.laurel_in) +
                  matrix_bytes(&from->streams.laurel_out);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;

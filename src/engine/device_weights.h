@@ -36,7 +36,7 @@ typedef struct device_norm {
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_SILU_GATE, MIXER_STEP, MIXER_BETA };
 
-/* One of them. The gate of gated attention is every other head of the query's matrix; where keys are values, both have the
+/* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the
  * key's matrix, each a copy of its own. */
 typedef struct mixer_input {
     const matrix *of;

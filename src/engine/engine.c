@@ -383,12 +383,8 @@ static double mixer_bytes(const hearth_model *model, const model_layer *l)
     double norms = 0;
     for (size_t n = 0; n < sizeof each / sizeof *each; n++)
         norms += each[n]->weight ? (double)model->hyper.embedding_length * sizeof(float) : 0;
-    return norms + (double)(matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) +
-                            matrix_bytes(&l->attention_output) + matrix_bytes(&l->query_in) + matrix_bytes(&l->key_up) +
-                            matrix_bytes(&l->value_up) + matrix_bytes(&l->router) + matrix_bytes(&l->latent_in) +
-                            matrix_bytes(&l->latent_out) + matrix_bytes(&l->convolved) +
-                            matrix_bytes(&l->recurrent_gate) + matrix_bytes(&l->step) + matrix_bytes(&l->beta) +
-                            matrix_bytes(&l->recurrent_output) + matrix_bytes(&l->per_layer_gate) +
+    return norms + (double)(layer_mixer_bytes(l) + matrix_bytes(&l->router) + matrix_bytes(&l->latent_in) +
+                            matrix_bytes(&l->latent_out) + matrix_bytes(&l->per_layer_gate) +
                             matrix_bytes(&l->per_layer_output) + matrix_bytes(&l->streams.router) +
                             matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out));
 }

@@ -101,26 +101,32 @@ typedef struct attention_job {
     uint32_t cached; /* index of the layer in the cache */
 } attention_job;
 
-/* Norms queries or keys of one row, each head alone or all together, and rotates them. */
-static void place_heads(const attention_job *job, const norm_weights *w, uint32_t heads, size_t row, float *x)
+/* Norms queries or keys of one row, each head alone or all together. */
+static void norm_heads(const attention_job *job, const norm_weights *w, uint32_t heads, float *x)
 {
     const hearth_engine *e = job->s->engine;
-    const scratch *b = &job->s->scratch;
     const attention_shape *a = &job->l->attention;
     size_t length = a->head_length;
     if (w->weight && a->norm_whole)
         norm_row(e, w, x, heads * length, x);
     for (size_t i = 0; w->weight && !a->norm_whole && i < heads; i++)
         norm_row(e, w, x + i * length, length, x + i * length);
+}
+
+/* Rotates queries or keys of one row. */
+static void turn_heads(const attention_job *job, uint32_t heads, size_t row, float *x)
+{
+    const scratch *b = &job->s->scratch;
+    const attention_shape *a = &job->l->attention;
     if (!a->rotary)
         return;
     size_t angles = job->s->batch * a->rotary->first + row * a->rotary->pairs;
-    e->runtime->kernels.rope[a->rotary->pairing](x, heads, length, b->cosine + angles, b->sine + angles,
-                                                 a->rotary->pairs);
+    job->s->engine->runtime->kernels.rope[a->rotary->pairing](x, heads, a->head_length, b->cosine + angles,
+                                                              b->sine + angles, a->rotary->pairs);
 }
 
-/* Norms the values of one row, each head alone, without weights. */
-static void norm_values(const attention_job *job, float *values)
+/* Norms values, or keys, of one row, each head alone, without weights. */
+static void norm_plain(const attention_job *job, float *values)
 {
     const hearth_engine *e = job->s->engine;
     const attention_shape *a = &job->l->attention;
@@ -150,15 +156,23 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     const attention_shape *a = &job->l->attention;
     for (size_t i = begin; i < end; i++) {
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
-        if (a->gated)
+        if (layer_gates_in_query(job->l))
             take_queries(a, b->gated_query + 2 * i * query_width(a), query);
-        place_heads(job, &job->l->query_norm, a->head_count, i, query);
+        if (!a->norm_turned)
+            norm_heads(job, &job->l->query_norm, a->head_count, query);
+        turn_heads(job, a->head_count, i, query);
+        if (a->norm_turned)
+            norm_heads(job, &job->l->query_norm, a->head_count, query);
         scale(1 + hyper_score_gain(&job->s->engine->model->hyper, b->position[i]), query_width(a), query);
         if (a->keys_back > 0)
             continue;
-        place_heads(job, &job->l->key_norm, a->kv_head_count, i, key);
+        if (a->norm_turned)
+            norm_plain(job, key);
+        else
+            norm_heads(job, &job->l->key_norm, a->kv_head_count, key);
+        turn_heads(job, a->kv_head_count, i, key);
         if (a->norm_values)
-            norm_values(job, b->value + i * key_width(a));
+            norm_plain(job, b->value + i * key_width(a));
         kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
                  b->value + i * key_width(a));
     }
@@ -287,8 +301,9 @@ static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
     const attention_job *job = context;
     const attention_shape *a = &job->l->attention;
     size_t length = a->head_length;
+    bool in_turns = layer_gates_in_query(job->l);
     for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
-        const float *gates = job->s->scratch.gated_query + (2 * head + 1) * length;
+        const float *gates = job->s->scratch.gated_query + (in_turns ? 2 * head + 1 : head) * length;
         float *mixed = job->s->scratch.mixed + head * length;
         for (size_t i = 0; i < length; i++)
             mixed[i] /= 1 + expf(-gates[i]);
@@ -300,10 +315,16 @@ static void project(const hearth_session *s, const model_layer *l, size_t count)
 {
     const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
-    size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
-    multiply(s, b->normed, count,
-             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
-    if (products == 2)
+    product each[4] = {{&l->q, layer_gates_in_query(l) ? b->gated_query : b->query}};
+    size_t products = 1;
+    if (l->attention_gate.data)
+        each[products++] = (product){&l->attention_gate, b->gated_query};
+    if (a->keys_back == 0)
+        each[products++] = (product){&l->k, b->key};
+    if (a->keys_back == 0 && l->v.data)
+        each[products++] = (product){&l->v, b->value};
+    multiply(s, b->normed, count, each, products);
+    if (a->keys_back == 0 && !l->v.data)
         memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);

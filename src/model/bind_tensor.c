@@ -421,6 +421,23 @@ static hearth_status divide_keys(binder *b, model_layer *l)
     return HEARTH_OK;
 }
 
+/* Where queries and keys are normed after the rotation, multiplies the weights of both: a query's are then those of its products with
+ * keys. */
+static hearth_status join_turned_norms(binder *b, model_layer *l)
+{
+    uint32_t n = l->attention.head_length;
+    if (l->mixer != MIXER_ATTENTION || !l->attention.norm_turned)
+        return HEARTH_OK;
+    float *products = arena_new_array(&b->model->memory, n, sizeof *products);
+    if (!products)
+        return fail_memory(b->error, "norms", n * sizeof *products);
+    for (uint32_t i = 0; i < n; i++)
+        products[i] = l->query_norm.weight[i] * l->key_norm.weight[i];
+    l->query_norm.weight = products;
+    l->key_norm.weight = NULL;
+    return HEARTH_OK;
+}
+
 /* Refuses a layer without the first matrices of its neurons, which a file may have in several forms. */
 static hearth_status check_neurons(const binder *b, const model_layer *l, uint32_t layer)
 {
@@ -513,6 +530,7 @@ hearth_status bind_tensors(binder *b)
             TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
         divide_joined(&m->layers[layer]);
         TRY(divide_keys(b, &m->layers[layer]));
+        TRY(join_turned_norms(b, &m->layers[layer]));
         TRY(check_recurrent(b, &m->layers[layer], layer));
         TRY(check_neurons(b, &m->layers[layer], layer));
         if (!m->layers[layer].mask_in.data != !m->layers[layer].mask_out.data)

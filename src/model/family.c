@@ -31,6 +31,8 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"mamba_proj_bias", false, false}, {"use_bias", false, false}, \
     {"use_conv_bias", true, true}
 
+#define HUNYUAN_SETTINGS {"use_qk_norm", true, true}, {"use_mla", false, false}, {"use_cla", false, false}
+
 #define DEEPSEEK                                                                                             \
     .latent_attention = true, .file_unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, \
     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"rope_interleave", true, true}},                \
@@ -66,6 +68,28 @@ const family families[] = {
     {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "glm4moe", .model_type = "solar_open", .architecture = "SolarOpenForCausalLM",
+     .pairing = ROPE_HALVES, .rope_base = 1e6f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoeForCausalLM",
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
+     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone_moe_layer)},
+    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoEForCausalLM", /* as it was published */
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
+     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone_moe_layer)},
+    {.name = "afmoe", .model_type = "afmoe", .architecture = "AfmoeForCausalLM",
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 1024, .without_window = {.period = 4},
+     .gated_attention = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .embedding_by_width = true,
+     .default_epsilon = 1e-5f, .activation = FFN_SILU,
+     .required = {NO_ATTENTION_BIAS, {"mup_enabled", true, false}, {"route_norm", true, true}}, TENSORS(llama_tensors, afmoe_layer)},
+    {.name = "hunyuan-moe", .model_type = "hunyuan_v1_moe", .architecture = "HunYuanMoEV1ForCausalLM",
+     .pairing = ROPE_HALVES, .norm_turned = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, HUNYUAN_SETTINGS}, TENSORS(llama_tensors, hunyuan_moe_layer)},
+    {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense", .architecture = "HunYuanDenseV1ForCausalLM",
+     .pairing = ROPE_HALVES, .norm_turned = true, .default_epsilon = 1e-5f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, HUNYUAN_SETTINGS}, TENSORS(llama_tensors, hunyuan_layer)},
     {.name = "dots1", .model_type = "dots1", .architecture = "Dots1ForCausalLM",
      .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .unshared = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
@@ -175,6 +199,10 @@ const family families[] = {
     {.name = "olmo2", .model_type = "olmo2", .architecture = "Olmo2ForCausalLM",
      /* OLMo 3 has this name in GGUF, too: with windows in three of four layers, of which yarn scales the others alone */
      .pairing = ROPE_HALVES, .norm_whole = true, .without_window = {.period = 4}, .plain_windows = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmo2_layer)},
+    {.name = "olmo2", .model_type = "olmo3", .architecture = "Olmo3ForCausalLM",
+     .pairing = ROPE_HALVES, .rope_base = 500000, .norm_whole = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
+     .plain_windows = true, .default_epsilon = 1e-5f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmo2_layer)},
     {.name = "phi3", .model_type = "phi3", .architecture = "Phi3ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true,

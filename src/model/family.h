@@ -239,6 +239,7 @@ typedef struct family {
     layer_pattern without_window;   /* layers that see all positions                                         */
     bool norm_whole;                /* norms of query and key take all heads together                        */
     bool norm_values;               /* values are normed, each head alone, without weights                   */
+    bool norm_turned;               /* queries and keys are normed after the rotation (attention_shape.norm_turned) */
     float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
     bool unit_scale;                /* scores are not divided by anything                                    */
     bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */

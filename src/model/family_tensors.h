@@ -227,6 +227,32 @@ static const tensor_rule dots1_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
     CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
+/* K-EXAONE */
+static const tensor_rule exaone_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), CORRECTION(LAYERS "mlp.e_score_correction_bias", TENSOR_ALIAS),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* Trinity: attention with a gate of its own, and norms before and behind both blocks. */
+static const tensor_rule afmoe_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "pre_mlp_layernorm",        ffn_norm,            D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_mlp_layernorm",       ffn_post_norm,       D, 0),
+    ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0),
+    MATRIX(BLK "attn_gate.weight", LAYERS "self_attn.gate_proj.weight", LAYER(attention_gate), Q, D, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.router.gate.weight"), CORRECTION(LAYERS "mlp.expert_bias", 0), MLP_EXPERTS,
+    SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* Hunyuan: what norms queries and keys follows the rotation. */
+#define HUNYUAN_NORMS                                                                                        \
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.query_layernorm", query_norm, DIMENSION_HEAD, 0), \
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.key_layernorm",   key_norm,   DIMENSION_HEAD, 0)
+static const tensor_rule hunyuan_layer[] = {PRE_NORMS(0), ATTENTION_SAME, HUNYUAN_NORMS, GATED_FFN};
+static const tensor_rule hunyuan_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, HUNYUAN_NORMS, ROUTER(LAYERS "mlp.gate.wg.weight"), MLP_EXPERTS,
+    SHARED_EXPERT(LAYERS "mlp.shared_mlp."),
+};
 static const tensor_rule ernie4_5_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
     VECTOR(BLK "exp_probs_b.bias", LAYERS "mlp.moe_statics.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS,

@@ -59,7 +59,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->gated,
                                 a->compressed,
                                 a->unrotated,
-                                a->value_length};
+                                a->value_length,
+                                a->norm_turned};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

@@ -26,18 +26,19 @@ static bool names_recurrent(const json_t *config)
     return false;
 }
 
-/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with the same names one has experts, or
- * recurrent layers. */
+/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with one model_type the architecture tells which,
+ * if it is given; of two with the same names one has experts, or recurrent layers. */
 static const family *by_model_type(const char *model_type, const char *architecture, const json_t *config)
 {
     bool experts = folder_has_expert_blocks(config), recurrent = names_recurrent(config);
     const family *found = NULL;
-    for (size_t i = 0; i < family_count; i++)
-        if (model_type ? strcmp(families[i].model_type, model_type) == 0
-                       : strcmp(families[i].architecture, architecture) == 0)
-            found = !found || (families[i].mixture == experts && (families[i].mixers == MIXERS_KEYS) == recurrent)
-                        ? &families[i]
-                        : found;
+    for (size_t i = 0; i < family_count; i++) {
+        const family *f = &families[i];
+        bool named = !architecture || strcmp(f->architecture, architecture) == 0;
+        bool alike = f->mixture == experts && (f->mixers == MIXERS_KEYS) == recurrent;
+        if (model_type ? strcmp(f->model_type, model_type) == 0 : named)
+            found = !found || (named && alike) ? f : found;
+    }
     return found;
 }
 
@@ -58,7 +59,7 @@ static hearth_status find_family(folder_reader *r)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
     char known[512];
     family_list(known, sizeof known, true);
-    r->family = by_model_type(model_type, architecture, r->config);
+    r->family = by_model_type(model_type, model_type && r->nested ? NULL : architecture, r->config);
     if (!r->family)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name,
                     model_type ? "model_type" : "architectures", model_type ? model_type : architecture, known);
@@ -322,12 +323,31 @@ static hearth_status read_scales(folder_reader *r)
     return folder_set_number(r, "logit_scale", r->hyper.embedding_length / value);
 }
 
+/* Reads a size that a config may give as an array of one number per layer, all of which must be the same. *out is unchanged where
+ * there is none. */
+static hearth_status get_same(const folder_reader *r, const char *key, uint32_t *out, bool *found)
+{
+    const json_t *list = json_object_get(r->config, key), *first = json_array_get(list, 0);
+    if (!json_is_array(list))
+        return json_get_uint(r->config, key, out, found, r->name, r->error);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_equal(json_array_get(list, i), first))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: differs between layers, which is not supported", r->name,
+                        key);
+    json_int_t value = json_integer_value(first);
+    *found = true;
+    if (!json_is_integer(first) || value < 0 || value > UINT32_MAX)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of whole numbers", r->name, key);
+    *out = (uint32_t)value;
+    return HEARTH_OK;
+}
+
 /* Finds a size under one of several names; *out is unchanged where the config has none of them. */
 static hearth_status find_size(const folder_reader *r, const char *const *names, size_t count, uint32_t *out)
 {
     bool found;
     for (size_t i = 0; i < count; i++)
-        TRY(json_get_uint(r->config, names[i], out, &found, r->name, r->error));
+        TRY(get_same(r, names[i], out, &found));
     return HEARTH_OK;
 }
 
@@ -405,18 +425,21 @@ static hearth_status read_experts(folder_reader *r)
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                          "moe_num_primary_experts", "moe_num_experts"};
     static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts",
-                                        "moe_k"};
+                                        "moe_k", "moe_topk"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
                  {"topk_group", "expert_group_used_count"},
                  {"n_shared_experts", "expert_shared_count"},
                  {"moe_num_shared_experts", "expert_shared_count"},
+                 {"num_shared_experts", "expert_shared_count"},
+                 {"num_shared_expert", "expert_shared_count"},
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
                  {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"shared_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"},
+                 {"num_dense_layers", "leading_dense_block_count"},
                  {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
@@ -430,11 +453,13 @@ static hearth_status read_experts(folder_reader *r)
     TRY(folder_set_size(r, "expert_count", count));
     TRY(folder_set_size(r, "expert_used_count", used));
     if (r->family->expert_width) {
-        TRY(json_get_uint(r->config, r->family->expert_width, &width, NULL, r->name, r->error));
+        TRY(get_same(r, r->family->expert_width, &width, &found));
+        if (!found)
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, r->family->expert_width);
         TRY(folder_set_size(r, "expert_feed_forward_length", width));
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        TRY(json_get_uint(r->config, sizes[i].config_key, &size, &found, r->name, r->error));
+        TRY(get_same(r, sizes[i].config_key, &size, &found));
         if (found)
             TRY(folder_set_size(r, sizes[i].key, size));
     }
@@ -449,9 +474,12 @@ static hearth_status read_experts(folder_reader *r)
                     "among others are not supported",
                     r->name);
     TRY(read_dense_layers(r));
-    TRY(folder_get_positive(r, r->config, r->name, "routed_scaling_factor", &scale, &found));
-    if (found)
-        TRY(folder_set_number(r, "expert_weights_scale", scale));
+    static const char *const scales[] = {"routed_scaling_factor", "route_scale"};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        TRY(folder_get_positive(r, r->config, r->name, scales[i], &scale, &found));
+        if (found)
+            TRY(folder_set_number(r, "expert_weights_scale", scale));
+    }
     TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
     TRY(read_scoring(r, &softmax));
     TRY(check_grouping(r));

@@ -157,6 +157,14 @@ static hearth_status add_longrope(folder_reader *r, const json_t *scaling, const
     return add_long_factors(r, scaling, where, "long_factor", "rope_factors_long.weight");
 }
 
+/* dynamic: with `alpha` the base is another, whatever the length of the text: that was found before (stretch_base). */
+static hearth_status add_dynamic(folder_reader *r, const json_t *scaling, const char *where)
+{
+    return json_object_get(scaling, "alpha")
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: dynamic is not supported without alpha", where);
+}
+
 /* The supported values of rope_type. */
 static const struct {
     const char *name;
@@ -165,6 +173,7 @@ static const struct {
     {"default", add_default},           {"linear", add_linear}, {"yarn", add_yarn}, {"llama3", add_llama3},
     {"longrope", add_longrope},         {"su", add_longrope},   /* the older name */
     {"proportional", add_proportional}, {"mrope", add_default}, /* of text alone */
+    {"dynamic", add_dynamic},
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 
@@ -249,6 +258,17 @@ static hearth_status add_sections(folder_reader *r, const json_t *scaling)
     return checkpoint_set_numbers(r->out, key, VALUE_I32, sections, 4, r->error);
 }
 
+/* Stretches the base by `alpha`, so that the slowest pair turns so many times more slowly (NTK-aware scaling). */
+static hearth_status stretch_base(folder_reader *r, const json_t *scaling, const char *where)
+{
+    double alpha = 1, length = r->layer.attention.head_length;
+    bool found;
+    TRY(folder_get_positive(r, scaling, where, "alpha", &alpha, &found));
+    if (found && length > 2)
+        r->rope_base *= pow(alpha, length / (length - 2));
+    return HEARTH_OK;
+}
+
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 hearth_status folder_read_rope(folder_reader *r)
 {
@@ -266,11 +286,19 @@ hearth_status folder_read_rope(folder_reader *r)
         TRY(find_by_layer(r, &scaling, where, &base));
         TRY(folder_set_number(r, "rope.freq_base_swa", base));
     }
+    double windows = 0;
+    if (r->family->plain_windows)
+        TRY(find_by_layer(r, &scaling, where, &windows));
     TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
+    if (windows > 0 && windows != r->rope_base)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
+                    where);
+    if (scaling)
+        TRY(stretch_base(r, scaling, where));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));
     TRY(add_sections(r, scaling));
     TRY(scaling ? add_growth(r, scaling, where) : HEARTH_OK);

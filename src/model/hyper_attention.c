@@ -128,6 +128,7 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     TRY(hyper_positive(r, "attention.scale", &a->scale, &found));
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
+    a->norm_turned = r->family->norm_turned;
     a->gated = r->family->gated_attention;
     return hyper_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
 }

@@ -33,8 +33,11 @@ typedef struct attention_shape {
     float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
     bool norm_values;                   /* values are normed, each head alone, without weights    */
+    bool norm_turned;                   /* queries and keys are normed after the rotation. Keys then have no weights, and lie so in
+                                           the cache; those of queries are the products of both    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
-    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query */
+    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query: of
+                                           attention_gate, or without that of every other head of q */
     /* Latent attention (arXiv 2405.04434): C values of a position hold the keys and values of all heads. What is cached is
      * one key of head_length = r + C values, r that rotate and then those C, which are the value too. A head's query has n
      * values that a matrix (key_up) makes C of, and r; another matrix (value_up) makes the head's V values of the result. */
@@ -215,9 +218,10 @@ typedef struct model_layer {
     layer_wiring wiring;
 
     norm_weights attention_norm;        /* [d]                                            */
-    matrix q;                           /* [Q][d]; gated [2 Q][d]: of each head the query, then its gate */
+    matrix q;                           /* [Q][d]; gated without attention_gate [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
     matrix v;                           /* [K][d]  without it, values are the keys before their norm */
+    matrix attention_gate;              /* [Q][d]                                         */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
     const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
     /* Latent attention, with letters as in attention_shape; H: heads. k is [C + r][d], without v; q is [H * (n + r)][d], or of
@@ -301,6 +305,42 @@ static inline const matrix *layer_first_matrix(const model_layer *l)
 static inline const float *layer_first_bias(const model_layer *l)
 {
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
+}
+/* The matrices of a mixer, of attention or a recurrent one. */
+#define MIXER_MATRICES 13
+/* Lists them; those that the layer does not have have no data. */
+static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
+{
+    const matrix *const all[MIXER_MATRICES] = {&l->q,
+                                               &l->k,
+                                               &l->v,
+                                               &l->attention_gate,
+                                               &l->attention_output,
+                                               &l->query_in,
+                                               &l->key_up,
+                                               &l->value_up,
+                                               &l->convolved,
+                                               &l->recurrent_gate,
+                                               &l->step,
+                                               &l->beta,
+                                               &l->recurrent_output};
+    for (size_t i = 0; i < MIXER_MATRICES; i++)
+        out[i] = all[i];
+}
+/* Returns the bytes of them all. */
+static inline size_t layer_mixer_bytes(const model_layer *l)
+{
+    const matrix *all[MIXER_MATRICES];
+    size_t bytes = 0;
+    layer_mixer_matrices(l, all);
+    for (size_t i = 0; i < MIXER_MATRICES; i++)
+        bytes += matrix_bytes(all[i]);
+    return bytes;
+}
+/* Returns whether gates and queries are rows of one matrix in turns, head by head. */
+static inline bool layer_gates_in_query(const model_layer *l)
+{
+    return l->attention.gated && !l->attention_gate.data;
 }
 /* Returns the length of all heads of queries, or of keys (or values), of one position together. */
 static inline uint32_t query_width(const attention_shape *a)

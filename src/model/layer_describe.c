@@ -61,6 +61,8 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     if (a->keys_back > 0)
         say(out, size, ", those of layer %u", layer - a->keys_back);
     describe_rotary(out, size, a);
+    if (a->norm_turned)
+        say(out, size, ", then normed");
     if (a->window > 0)
         say(out, size, "; sees %u positions", a->window);
     if (a->softcap > 0)

@@ -55,9 +55,11 @@ static void add_model(hash128 *h, const hearth_model *model)
         for (size_t k = 0; k < sizeof shape / sizeof *shape; k++)
             hash_number(h, shape[k]);
         hash_bytes(h, &l->ffn.threshold, sizeof l->ffn.threshold);
-        const matrix *all[] = {&l->q,           &l->k,         &l->v,           &l->attention_output,
-                               &l->query_in,    &l->key_up,    &l->value_up,    &l->gate,
-                               &l->up,          &l->down,      &l->down_t,      &l->fc1,
+        const matrix *mixer[MIXER_MATRICES];
+        layer_mixer_matrices(l, mixer);
+        for (size_t m = 0; m < MIXER_MATRICES; m++)
+            add_matrix(h, mixer[m]);
+        const matrix *all[] = {&l->gate, &l->up,          &l->down,      &l->down_t,      &l->fc1,
                                &l->fc2,         &l->router,    &l->mask_in,     &l->mask_out,
                                &l->shared.gate, &l->shared.up, &l->shared.down, &l->shared.down_t};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)

@@ -32,26 +32,6 @@ typedef struct describer {
 
 /* ------------------------------------------------------------------ bytes */
 
-static double mixer_matrix_bytes(const model_layer *l)
-{
-    const matrix *all[] = {&l->q,
-                           &l->k,
-                           &l->v,
-                           &l->attention_output,
-                           &l->recurrent_gate,
-                           &l->query_in,
-                           &l->key_up,
-                           &l->value_up,
-                           &l->convolved,
-                           &l->step,
-                           &l->beta,
-                           &l->recurrent_output};
-    size_t bytes = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        bytes += matrix_bytes(all[i]);
-    return (double)bytes;
-}
-
 /* Returns what is read of a network besides the rows of neurons: of experts that a token chose, where they select. */
 static double network_matrix_bytes(const model_layer *l, const engine_layer *e)
 {
@@ -239,7 +219,7 @@ static uint32_t kind_of(describer *d, uint32_t layer)
                               l->attention.keys_back > 0,
                               l->recurrent.head_count,
                               l->recurrent.key_length,
-                              (uint64_t)mixer_matrix_bytes(l),
+                              layer_mixer_bytes(l),
                               l->ffn.neuron_count,
                               l->ffn.router.expert_count,
                               l->ffn.router.used,
@@ -301,7 +281,7 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .has_mixer = l->mixer != MIXER_NONE,
                        .has_network = f->neuron_count > 0,
                        .lacks = lacks(l, e),
-                       .mixer_bytes = mixer_matrix_bytes(l),
+                       .mixer_bytes = (double)layer_mixer_bytes(l),
                        .kv_bytes = l->attention.keys_back == 0 ? position_values(l) * d->value_bytes : 0,
                        .kv_read_bytes = position_values(l) * d->value_bytes,
                        .window = l->attention.window,
