@@ -288,6 +288,35 @@ static void sizes_by_layer(void **state)
     expect_same("hunyuan-moe", config, NULL);
 }
 
+/* The published Puzzle calls the model `model`, and lists blocks instead of counting them. */
+static bool name_model(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    char name[128];
+    stored_tensor other = *t;
+    (void)from;
+    if (strncmp(t->name, "backbone.", 9) != 0)
+        return false;
+    snprintf(name, sizeof name, "model.%s", t->name + 9);
+    other.name = name;
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+static void puzzle_as_published(void **state)
+{
+    (void)state;
+    json_t *config = config_of("nemotron-h-puzzle");
+    json_object_del(config, "num_hidden_layers");
+    expect_same("nemotron-h-puzzle", config, name_model);
+    hearth_model *m;
+    hearth_error error;
+    config = config_of("nemotron-h-puzzle");
+    json_object_del(json_array_get(json_object_get(config, "block_configs"), 4), "num_experts_per_tok");
+    assert_int_equal(open_as(&m, "nemotron-h-puzzle", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "config.json: block_configs: block 4: num_experts_per_tok: is missing"));
+    json_decref(config);
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -334,6 +363,7 @@ int main(void)
                                        cmocka_unit_test(exaone_as_published),
                                        cmocka_unit_test(scaled_without_windows),
                                        cmocka_unit_test(stretched_base),
-                                       cmocka_unit_test(sizes_by_layer)};
+                                       cmocka_unit_test(sizes_by_layer),
+                                       cmocka_unit_test(puzzle_as_published)};
     return run_group(tests, NULL, NULL);
 }

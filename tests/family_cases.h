@@ -68,7 +68,8 @@ static const char *const family_cases[] = {"bamboo",
                                            "exaone-moe",
                                            "afmoe",
                                            "hunyuan",
-                                           "hunyuan-moe"};
+                                           "hunyuan-moe",
+                                           "nemotron-h-puzzle"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -250,6 +250,11 @@ const family families[] = {
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    /* Nemotron 3 Puzzle: each layer's experts have their own width, and a token uses as many as the layer says */
+    {.name = "nemotron_h_moe", .model_type = "nemotron_h_puzzle", .architecture = "NemotronHPuzzleForCausalLM", .mixture = true,
+     .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
     /* Granite 4 */
     {.name = "granitehybrid", .model_type = "granitemoehybrid", .architecture = "GraniteMoeHybridForCausalLM",
      .unrotated = true, .mixers = MIXERS_KEYS, .recurrence = RECURRENCE_MAMBA2, .unit_scale = true, .default_epsilon = 1e-6f,

@@ -44,6 +44,8 @@ hearth_status folder_check_layers(const folder_reader *r, const char *key, layer
 
 /* Returns whether a config names blocks with experts. */
 bool folder_has_expert_blocks(const json_t *config);
+/* Sets the neurons of a layer's experts, and how many a token uses, where a config says so for each block; found false: it does not. */
+hearth_status folder_read_block_experts(folder_reader *r, bool *found);
 /* Reads which mixer each layer has, and the shape of the recurrent ones; needs the sizes. */
 hearth_status folder_read_mixers(folder_reader *r);
 /* In huggingface_layers.c. Reads a size that the config has as a list of one number per layer. */

@@ -122,6 +122,8 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
     const family *f = r->family;
     if (field == &r->layer.ffn.neuron_count)
         *field = f->ffn_widths * r->hyper.embedding_length;
+    if (field == &r->hyper.layer_count) /* of a Puzzle, which lists them */
+        *field = (uint32_t)json_array_size(json_object_get(r->config, "block_configs"));
     for (size_t i = 0; i < MOST_DEFAULTS && f->sizes[i].key; i++)
         if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
             *field = f->sizes[i].value;
@@ -442,7 +444,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"num_dense_layers", "leading_dense_block_count"},
                  {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
-    bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    bool found, by_block, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
     double scale = 1;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
     TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
@@ -451,8 +453,10 @@ static hearth_status read_experts(folder_reader *r)
     TRY(find_size(r, useds, sizeof useds / sizeof *useds, &used));
     r->layer.ffn.router.expert_count = count;
     TRY(folder_set_size(r, "expert_count", count));
-    TRY(folder_set_size(r, "expert_used_count", used));
-    if (r->family->expert_width) {
+    TRY(folder_read_block_experts(r, &by_block));
+    if (!by_block)
+        TRY(folder_set_size(r, "expert_used_count", used));
+    if (r->family->expert_width && !by_block) {
         TRY(get_same(r, r->family->expert_width, &width, &found));
         if (!found)
             return fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, r->family->expert_width);

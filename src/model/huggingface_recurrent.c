@@ -1,7 +1,11 @@
 /* huggingface_recurrent.c - which mixer each layer of a folder's model has, and the shape of the recurrent ones. */
 #include "folder_reader.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* The list of blocks that are objects, in config.json. */
+#define BLOCK_CONFIGS "block_configs"
 
 /* What a layer of one block is: letters of hybrid_override_pattern, names in layers_block_type. */
 typedef struct block_name {
@@ -38,11 +42,12 @@ static const block_name *by_name(const char *name)
     return NULL;
 }
 
-/* The list of blocks as a config has it: one of the two. */
+/* The list of blocks as a config has it: letters, names, or (Puzzle) an object for each block, which also says how many neurons its
+ * experts have, and how many of them a token uses. */
 typedef struct block_list {
     const char *key;
     const char *pattern;
-    const json_t *names;
+    const json_t *items;
     size_t count;
 } block_list;
 
@@ -50,7 +55,9 @@ static block_list find_blocks(const json_t *config)
 {
     static const char pattern_key[] = "hybrid_override_pattern", names_key[] = "layers_block_type";
     const char *pattern = json_string_value(json_object_get(config, pattern_key));
-    const json_t *names = json_object_get(config, names_key);
+    const json_t *names = json_object_get(config, names_key), *objects = json_object_get(config, BLOCK_CONFIGS);
+    if (json_is_array(objects))
+        return (block_list){BLOCK_CONFIGS, NULL, objects, json_array_size(objects)};
     if (pattern)
         return (block_list){pattern_key, pattern, NULL, strlen(pattern)};
     return (block_list){names_key, NULL, names, json_array_size(names)};
@@ -58,8 +65,19 @@ static block_list find_blocks(const json_t *config)
 
 static const block_name *block_at(const block_list *list, size_t layer)
 {
-    return list->pattern ? by_letter(list->pattern[layer])
-                         : by_name(json_string_value(json_array_get(list->names, layer)));
+    const json_t *item = json_array_get(list->items, layer);
+    const json_t *name = json_is_object(item) ? json_object_get(item, "block_type") : item;
+    return list->pattern ? by_letter(list->pattern[layer]) : by_name(json_string_value(name));
+}
+
+/* Reads a size of a block's experts where each block has its own; of others *out stays. */
+static hearth_status get_of_block(const folder_reader *r, const block_list *list, uint32_t layer, const char *key,
+                                  uint32_t *out)
+{
+    const json_t *item = json_array_get(list->items, layer);
+    char where[1024];
+    snprintf(where, sizeof where, "%s: %s: block %u", r->name, list->key, layer);
+    return json_is_object(item) ? json_get_uint(item, key, out, NULL, where, r->error) : HEARTH_OK;
 }
 
 bool folder_has_expert_blocks(const json_t *config)
@@ -101,10 +119,44 @@ static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t 
         if (block->computes && block->has_experts != r->family->mixture)
             return fail(r->error, HEARTH_UNSUPPORTED,
                         "%s: %s: layers with experts beside others without are not supported", r->name, list.key);
+        if (block->has_experts)
+            TRY(get_of_block(r, &list, i, r->family->expert_width, &of_expert));
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
         neurons[i] = block->computes ? of_expert : 0;
     }
     return set_arrays(r, kv_heads, neurons);
+}
+
+/* Fills in what GGUF says of the experts of each block [layer_count]. */
+static hearth_status list_experts(folder_reader *r, const block_list *list, uint32_t *widths, uint32_t *used)
+{
+    char key[KEY_SIZE];
+    uint32_t layers = r->hyper.layer_count;
+    for (uint32_t i = 0; i < layers; i++) {
+        const block_name *block = i < list->count ? block_at(list, i) : NULL;
+        if (!block || !block->has_experts)
+            continue;
+        TRY(get_of_block(r, list, i, r->family->expert_width, &widths[i]));
+        TRY(get_of_block(r, list, i, "num_experts_per_tok", &used[i]));
+    }
+    hyper_key(key, r->family, "expert_feed_forward_length");
+    TRY(checkpoint_set_numbers(r->out, key, VALUE_I32, widths, layers, r->error));
+    hyper_key(key, r->family, "expert_used_count");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, used, layers, r->error);
+}
+
+hearth_status folder_read_block_experts(folder_reader *r, bool *found)
+{
+    block_list list = find_blocks(r->config);
+    *found = json_is_object(json_array_get(list.items, 0));
+    if (!*found)
+        return HEARTH_OK;
+    uint32_t *numbers = mem_new_array(2 * (size_t)r->hyper.layer_count, sizeof *numbers);
+    if (!numbers)
+        return fail_memory(r->error, "layers", 2 * (size_t)r->hyper.layer_count * sizeof *numbers);
+    hearth_status status = list_experts(r, &list, numbers, numbers + r->hyper.layer_count);
+    mem_free(numbers);
+    return status;
 }
 
 /* Reads the shape of Mamba-2. */

@@ -228,6 +228,7 @@ static const struct {
     {"language_model.", ""},             /* the text's part of a model of text and pictures */
     {"model.language_model.", "model."}, /* ... since transformers 5 */
     {"", "transformer."},                /* a GPT-2 that was stored without its head */
+    {"model.", "backbone."},             /* Nemotron 3 Puzzle */
 };
 
 /* Finds the rule for a tensor, also where its name differs by such a prefix. */

@@ -389,8 +389,8 @@ static hearth_status read_scoring(const hyper_reader *r, router_shape *out)
     return HEARTH_OK;
 }
 
-/* Reads how experts are chosen. */
-static hearth_status read_router(const hyper_reader *r, router_shape *out)
+/* Reads how a layer's experts are chosen. */
+static hearth_status read_router(const hyper_reader *r, uint32_t layer, router_shape *out)
 {
     bool found;
     char key[KEY_SIZE];
@@ -399,10 +399,8 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
                           .early = r->family->router_early,
                           .input_scale = 1,
                           .scale = 1};
-    TRY(hyper_size(r, "expert_count", &out->expert_count, &found));
-    if (out->expert_count == 0)
-        return HEARTH_OK;
-    TRY(hyper_size(r, "expert_used_count", &out->used, NULL));
+    TRY(hyper_size(r, "expert_count", &out->expert_count, NULL));
+    TRY(hyper_layer_size(r, "expert_used_count", layer, &out->used, NULL));
     TRY(hyper_size(r, "expert_group_count", &out->group_count, &found));
     TRY(hyper_size(r, "expert_group_used_count", &out->group_used, &found));
     TRY(hyper_positive(r, "expert_weights_scale", &out->scale, &found));
@@ -433,11 +431,10 @@ static bool is_network(const hyper_reader *r, const ffn_shape *f)
 /* Gives the layers their experts: those behind the leading ones without. */
 static hearth_status read_experts(const hyper_reader *r)
 {
-    router_shape router;
-    uint32_t dense = 0, shared = 0, shared_neurons = 0, latent = 0;
+    uint32_t count = 0, dense = 0, shared = 0, shared_neurons = 0, latent = 0;
     bool found;
-    TRY(read_router(r, &router));
-    if (router.expert_count == 0)
+    TRY(hyper_size(r, "expert_count", &count, &found));
+    if (count == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
     TRY(hyper_size(r, "expert_shared_count", &shared, &found));
@@ -453,8 +450,8 @@ static hearth_status read_experts(const hyper_reader *r)
             continue;
         f->latent = latent;
         TRY(hyper_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
-        f->router = router;
-        uint64_t routed = (uint64_t)router.expert_count * f->expert_neurons;
+        TRY(read_router(r, i, &f->router));
+        uint64_t routed = (uint64_t)count * f->expert_neurons;
         uint64_t unrouted = shared_neurons ? shared_neurons : (uint64_t)shared * f->expert_neurons;
         if (r->family->dense_beside) {
             unrouted = f->neuron_count;

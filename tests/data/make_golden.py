@@ -55,7 +55,21 @@ def granite_hybrid(**settings):
                 mamba_conv_bias=True, mamba_proj_bias=False, mamba_chunk_size=16, **settings)
 
 
+def puzzle(blocks, **settings):
+    """Nemotron 3 Puzzle: the experts of each block have their own width, and a token uses as many as the block says."""
+    moe = {"n_routed_experts": 10, "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 60,
+           "moe_latent_size": 28, "norm_topk_prob": True, "routed_scaling_factor": 5.0}
+    return case("NemotronHPuzzleForCausalLM", "nemotron_h_puzzle", num_hidden_layers=len(blocks), hidden_size=72, head_dim=20,
+                num_attention_heads=6, mlp_hidden_act="relu2", layer_norm_epsilon=1e-5, rms_norm_eps=1e-5,
+                attention_bias=False, mlp_bias=False, use_bias=False, use_conv_bias=True, mamba_num_heads=8, mamba_head_dim=24, n_groups=2, ssm_state_size=28,
+                conv_kernel=4, expand=2, chunk_size=16, mamba_hidden_act="silu", mamba_proj_bias=False,
+                block_configs=[{"block_type": b} if isinstance(b, str) else
+                               {"block_type": "moe", "moe_intermediate_size": b[0], "num_experts_per_tok": b[1]} for b in blocks],
+                **moe, **settings)
+
+
 CASES = {
+    "nemotron-h-puzzle": puzzle(["mamba", (44, 3), "mamba", "attention", (24, 2), (36, 4)]),
     "gemma": case("GemmaForCausalLM", "gemma", head_dim=20, num_key_value_heads=1, tie_word_embeddings=True,
                   hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh"),
     "glm4": case("Glm4ForCausalLM", "glm4", head_dim=20, partial_rotary_factor=0.5, attention_bias=True, rms_norm_eps=1e-5),
@@ -199,12 +213,38 @@ def draw(name, tensor, random, tied):
 
 def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+    if "block_configs" in CASES[name]:
+        return make_puzzle(name, seed)
     config = AutoConfig.for_model(**CASES[name])
     for part in (config, config.get_text_config()):
         part._attn_implementation = "eager"
         part._experts_implementation = "eager"
     kind = AutoModelForImageTextToText if "vision_config" in CASES[name] else AutoModelForCausalLM
-    model = kind.from_config(config)
+    return drawn(kind.from_config(config), config, name, seed)
+
+
+def make_puzzle(name, seed):
+    """transformers knows no Puzzle: a model of its Nemotron-H, in which each block gets the experts that its own config asks for."""
+    import copy
+    from transformers import AutoConfig, AutoModelForCausalLM
+    blocks = CASES[name]["block_configs"]
+    widest = {"moe_intermediate_size": 1, "num_experts_per_tok": 1}
+    plain = {**CASES[name], **widest, "model_type": "nemotron_h", "layers_block_type": [b["block_type"] for b in blocks]}
+    del plain["block_configs"]
+    config = AutoConfig.for_model(**plain)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config)
+    for i, block in enumerate(blocks):
+        if block["block_type"] == "moe":
+            own = copy.deepcopy(config)
+            own.moe_intermediate_size, own.num_experts_per_tok = block["moe_intermediate_size"], block["num_experts_per_tok"]
+            layer = model.model.layers[i]
+            layer.mixer = type(layer.mixer)(own, layer_idx=i).to(layer.norm.weight.dtype)
+    return drawn(model, config, name, seed)
+
+
+def drawn(model, config, name, seed):
+    """(model with weights drawn from the seed, the random numbers that follow)"""
     random = np.random.default_rng([seed, *name.encode()])
     with torch.no_grad():
         state = {key: value for key, value in model.named_parameters()}
