@@ -221,7 +221,7 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     if (folder && (r->flags & TENSOR_EVEN))
         columns *= 2;
     if (folder && (r->flags & TENSOR_FIRST_HALF))
-        rows *= 2;
+        *(r->flags & TENSOR_TRANSPOSED ? &columns : &rows) *= 2;
     if (folder && (r->flags & TENSOR_HEADS)) { /* two tensors of GGUF in one */
         columns = sizes[DIMENSION_COMPRESSED];
         rows = sizes[DIMENSION_HEADS] * (sizes[DIMENSION_UNROTATED] + sizes[DIMENSION_VALUE]);
@@ -327,6 +327,8 @@ static void touch_attention(const model_layer *l, uint32_t d)
         abort();
     touch_matrix(&l->attention_gate);
     if (l->attention_gate.data && (!a->gated || l->attention_gate.rows != query))
+        abort();
+    if (a->chunked && a->window == 0)
         abort();
     if (a->norm_turned && (!l->query_norm.weight || l->key_norm.weight || a->norm_whole))
         abort();

@@ -317,6 +317,36 @@ static void puzzle_as_published(void **state)
     json_decref(config);
 }
 
+/* Llama 4's text alone, which also says in which layers its experts are; null says that there are no
+ * chunks. */
+static void llama4_as_published(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *whole = config_of("llama4"), *config = json_incref(json_object_get(whole, "text_config"));
+    json_decref(whole);
+    json_object_set_new(config, "architectures", json_pack("[s]", "Llama4ForCausalLM"));
+    json_object_set_new(config, "vision_config", json_object()); /* whose tensors the folder has */
+    json_object_set_new(config, "moe_layers", json_pack("[i, i]", 1, 3));
+    json_object_set_new(config, "attn_temperature_tuning", json_integer(4));
+    json_object_set_new(
+        config, "layer_types",
+        json_pack("[s, s, s, s]", "chunked_attention", "chunked_attention", "chunked_attention", "full_attention"));
+    json_incref(config);
+    expect_same("llama4", config, NULL);
+    json_object_set_new(config, "attn_temperature_tuning", json_false());
+    json_object_set_new(config, "attention_chunk_size", json_null());
+    stack_check(open_as(&m, "llama4", config, NULL, &error), &error);
+    const attention_shape *first = &m->layers[0].attention, *last = &m->layers[3].attention;
+    assert_true(first->window == 0 && !first->chunked && first->norm_plain && !first->grows && first->rotary);
+    assert_true(last->norm_plain && last->rotary); /* without chunks every layer rotates */
+    assert_true(m->hyper.score_growth == 0 && !last->grows);
+    hearth_model_close(m);
+    json_object_set_new(config, "moe_layers", json_pack("[i, i]", 0, 2));
+    expect_refused("llama4", config, "config.json: moe_layers: are not those of interleave_moe_layer_step");
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -364,6 +394,7 @@ int main(void)
                                        cmocka_unit_test(scaled_without_windows),
                                        cmocka_unit_test(stretched_base),
                                        cmocka_unit_test(sizes_by_layer),
-                                       cmocka_unit_test(puzzle_as_published)};
+                                       cmocka_unit_test(puzzle_as_published),
+                                       cmocka_unit_test(llama4_as_published)};
     return run_group(tests, NULL, NULL);
 }

@@ -69,7 +69,9 @@ static const char *const family_cases[] = {"bamboo",
                                            "afmoe",
                                            "hunyuan",
                                            "hunyuan-moe",
-                                           "nemotron-h-puzzle"};
+                                           "nemotron-h-puzzle",
+                                           "llama4",
+                                           "llama4-chunks"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -326,7 +326,16 @@ typedef struct attended {
     float *query, scale, softcap, *sinks, *gates;
     void *keys, *values;
     size_t window, splits;
+    bool chunked, grows;
 } attended;
+
+/* Returns the first position that a row sees of [0, end). */
+static size_t first_seen(const attended *a, size_t end)
+{
+    if (a->chunked)
+        return (end - 1) / a->window * a->window;
+    return a->window && end > a->window ? end - a->window : 0;
+}
 
 /* One query head of a row against double precision, over the positions that it sees. A score of `length` terms, scaled,
  * is off by at most `slip`; a weight exp(score - greatest) then by a factor within exp(+-2 slip) and by what two exps
@@ -335,10 +344,10 @@ typedef struct attended {
  * their own. A cap makes no error of a score larger, and adds that of tanh and of three operations. */
 static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, const float *got)
 {
-    size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
+    size_t end = p->position[t] + (size_t)1, begin = first_seen(a, end);
     size_t count = end - begin, kv_head = head / (p->heads / p->kv_heads);
     const float *query = a->query + t * p->stride_q + head * p->length;
-    double scale = (double)a->scale * (1 + (double)step_gain(p->position[t]));
+    double scale = (double)a->scale * (1 + (a->grows ? (double)step_gain(p->position[t]) : 0));
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
         double magnitude = 0;
@@ -384,7 +393,7 @@ static void check_splits(check *c, const shape *p, const attended *a, const floa
     for (size_t t = 0; t < p->count; t++)
         for (size_t i = 0; i < p->heads * a->splits; i++) {
             size_t begin = i % a->splits * ATTEND_POSITIONS, end = p->position[t] + (size_t)1;
-            bool seen = begin < end && (!a->window || begin + ATTEND_POSITIONS + a->window > end);
+            bool seen = begin < end && begin + ATTEND_POSITIONS > first_seen(a, end);
             const float *tail = partial + ((t * p->heads * a->splits + i) * (p->length + 2)) + p->length;
             expect(c, "a split without positions has a sum", seen || (tail[1] == 0 && tail[0] < -1e38f));
             expect(c, "a split's sum of weights is not 1 to its positions",
@@ -407,6 +416,8 @@ static attended attended_new(const shape *p, size_t s, uint64_t *rng)
                   .gates = random_below(rng, 2) ? NULL : rough_array(p->count * p->stride_q, rng)};
     a.keys = random_cache(p, rng);
     a.values = random_cache(p, rng);
+    a.chunked = a.window > 0 && random_below(rng, 2);
+    a.grows = random_below(rng, 2);
     return a;
 }
 
@@ -418,8 +429,8 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
         DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits), room_of(&rooms[0]),
                   room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table),
                   UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[4]), UINT(p->heads),
-                  UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->splits), UINT(p->stride_q), UINT(first),
-                  UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+                  UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->chunked), UINT(a->grows),
+                  UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
                   room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first),

@@ -525,11 +525,12 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
                           .heads = heads,
                           .length = length,
                           .seen = seen,
+                          .first = s % 4 == 2 ? random_below(rng, seen) : 0,
                           .window = s % 4 == 1 ? 1 + random_below(rng, 150) : 0,
                           .scoring = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0}};
         run.scoring.sinks = s % 5 == 1 ? sinks : NULL;
-        snprintf(c->size, sizeof(c->size), "%zu rows, %zu heads, %zu seen, window %zu, length %zu%s%s", rows, heads,
-                 seen, run.window, length, run.scoring.softcap > 0 ? ", soft cap" : "",
+        snprintf(c->size, sizeof(c->size), "%zu rows, %zu heads, %zu seen from %zu, window %zu, length %zu%s%s", rows,
+                 heads, seen, run.first, run.window, length, run.scoring.softcap > 0 ? ", soft cap" : "",
                  run.scoring.sinks ? ", sinks" : "");
         size_t values = (rows - 1) * stride + heads * length;
         buffer_guarded query = rough_new(values, rng), out = guarded_new(values * sizeof(float));
@@ -540,7 +541,7 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
         run.cache = (attend_cache){key.stored.data, value.stored.data, order.pages, order.page_bytes};
         attend(&run);
         for (size_t i = 0; i < rows; i++) {
-            size_t end = seen + i, from = run.window && end > run.window ? end - run.window : 0;
+            size_t end = seen + i, from = run.window && end > run.window ? end - run.window : run.first;
             for (size_t g = 0; g < heads; g++) {
                 attend_scoring one = {run.scoring.scale, run.scoring.softcap, run.scoring.sinks ? sinks + g : NULL};
                 size_t at = i * stride + g * length;

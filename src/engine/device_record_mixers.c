@@ -12,9 +12,17 @@ static void norm_heads(const recorder *r, const device_norm *w, const attention_
                        size_t stride)
 {
     uint32_t count = a->norm_whole ? 1 : heads, length = a->norm_whole ? heads * a->head_length : a->head_length;
-    if (w->weight)
+    if (w->weight && heads > 0)
         record_norm_ranges(r, w, (ranges){r->v->projected, at, count, length, (uint32_t)stride}, r->v->projected,
                            FINISH_STORE, 1);
+}
+
+/* The same, each head alone and without weights. */
+static void norm_plain(const recorder *r, const attention_shape *a, uint32_t heads, size_t at, size_t stride)
+{
+    if (heads > 0)
+        record_norm_ranges(r, &no_norm, (ranges){r->v->projected, at, heads, a->head_length, (uint32_t)stride},
+                           r->v->projected, FINISH_STORE, 1);
 }
 
 /* Multiplies the input of a layer's mixer with the matrices that read it. */
@@ -56,16 +64,16 @@ static void attention(const recorder *r, uint32_t layer)
     if (l->qkv_bias)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
                NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
-    if (!a->norm_turned)
+    if (a->norm_plain)
+        norm_plain(r, a, a->head_count, 0, stride);
+    else if (!a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
-    if (a->keys_back == 0 && !a->norm_turned)
+    if (a->norm_plain || a->norm_turned) /* a rotation leaves this norm as it is */
+        norm_plain(r, a, own_keys, key_at, stride);
+    else
         norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
-    if (a->keys_back == 0 && a->norm_turned) /* which a rotation leaves as it is */
-        record_norm_ranges(r, &no_norm, (ranges){v->projected, key_at, own_keys, a->head_length, (uint32_t)stride},
-                           v->projected, FINISH_STORE, 1);
-    if (a->keys_back == 0 && a->norm_values)
-        record_norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
-                           v->projected, FINISH_STORE, 1);
+    if (a->norm_values)
+        norm_plain(r, a, own_keys, value_at, stride);
     const device_buffer *query = latent ? v->query : v->projected;
     size_t query_stride = latent ? query_width(a) : stride, key_stride = latent ? a->head_length : stride;
     if (latent)
@@ -88,8 +96,9 @@ static void attention(const recorder *r, uint32_t layer)
         LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(query),
                BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table),
                UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
-               UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(splits),
-               UINT(query_stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
+               UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(a->chunked),
+               UINT(a->grows), UINT(splits), UINT(query_stride), UINT(first), UINT(rows), FLOAT(a->scale),
+               FLOAT(a->softcap));
         if (rounds)
             LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),

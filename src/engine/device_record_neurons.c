@@ -140,6 +140,14 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
     return count;
 }
 
+/* Multiplies values of listed neurons by the shares of their experts. */
+static void weigh(const recorder *r, const device_layer *l, const portion *p, const device_buffer *values,
+                  row_list rows)
+{
+    LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, values), LIST(rows),
+           BUFFER(r->v->shares), BUFFER(p->owners), UINT(l->router.rows + 1), UINT(l->width));
+}
+
 row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -178,6 +186,10 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
     device_argument second = !gated     ? NO_BUFFER
                              : together ? BUFFER_FROM(v->first, second_at * sizeof(float))
                                         : OF_PORTION(p, v->second);
+    bool weighs_input =
+        p->ranges && f->router.weighs_input; /* a share multiplies the products with what it would multiply */
+    for (int i = 0; weighs_input && i < (gated ? 2 : 1); i++)
+        weigh(r, l, p, i == 0 ? v->first : v->second, rows);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
            BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
            UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(record_gating[f->gating]),
@@ -188,9 +200,8 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
         LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), LIST(rows),
                BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
                FLOAT(r->model->hyper.norm_epsilon));
-    if (p->ranges)
-        LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), LIST(rows),
-               BUFFER(v->shares), BUFFER(p->owners), UINT(l->router.rows + 1), UINT(l->width));
+    if (p->ranges && !weighs_input)
+        weigh(r, l, p, v->first, rows);
     return rows;
 }
 

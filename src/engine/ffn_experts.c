@@ -302,6 +302,7 @@ typedef struct group {
     const experts_io *io;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
+    bool weighs_input;
     const float *predicts; /* [B][d] what a predictor reads of the rows; NULL: what experts read */
 } group;
 
@@ -314,6 +315,8 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     size_t d = g->s->engine->model->hyper.embedding_length, width = g->io->width;
     for (size_t i = begin; i < end; i++) {
         memcpy(b->expert_in + i * width, g->io->from + b->members[i] * width, width * sizeof *b->expert_in);
+        if (g->weighs_input)
+            forward_scale(g->shares[b->members[i] * g->stride], width, b->expert_in + i * width);
         if (g->predicts)
             memcpy(b->expert_x + i * d, g->predicts + b->members[i] * d, d * sizeof *b->expert_x);
     }
@@ -327,7 +330,8 @@ static void scatter_rows(void *context, size_t begin, size_t end, unsigned worke
     const scratch *b = &g->s->scratch;
     size_t width = g->io->width;
     for (size_t i = begin; i < end; i++) {
-        float share = g->shares[b->members[i] * g->stride], *to = g->io->to + b->members[i] * width;
+        float share = g->weighs_input ? 1 : g->shares[b->members[i] * g->stride],
+              *to = g->io->to + b->members[i] * width;
         const float *from = b->expert_out + i * width;
         for (size_t c = 0; c < width; c++)
             to[c] += share * from[c];
@@ -345,6 +349,7 @@ static void compute_expert(hearth_session *s, const experts_io *io, uint32_t exp
                .io = io,
                .shares = b->shares + expert,
                .stride = l->ffn.router.expert_count,
+               .weighs_input = l->ffn.router.weighs_input,
                .predicts = predictor_input(s, layer)};
     for (size_t t = first; t < first + count; t++)
         if (g.shares[t * g.stride] != 0)
@@ -356,7 +361,7 @@ static void compute_expert(hearth_session *s, const experts_io *io, uint32_t exp
     ffn_job job = describe_expert(s, layer, expert, members);
     compute(&job, layer, width);
     for (uint32_t i = 0; s->observer.see && i < job.neuron_count; i++) /* there is one row, which chose the expert */
-        b->seen[job.first_neuron + i] *= g.shares[first * g.stride];
+        b->seen[job.first_neuron + i] *= g.weighs_input ? 1 : g.shares[first * g.stride];
     const float *biases = ffn_down_biases(s, layer);
     for (size_t i = 0; biases && i < members; i++)
         s->engine->runtime->kernels.add(biases + expert * width, width, job.output + i * width);

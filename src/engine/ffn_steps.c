@@ -99,6 +99,12 @@ static void apply_shares(const ffn_job *job, const ffn_part *v, float *h)
     }
 }
 
+/* Returns whether shares multiply what experts read: their products with it then, where tokens are one job. */
+static bool weighs_input(const ffn_job *job)
+{
+    return job->shares && job->l->ffn.router.weighs_input;
+}
+
 /* Computes the scores of a coarse copy: upper bounds of the first values that are very likely to hold. y is laid out as
  * by multiply_part. */
 static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
@@ -159,6 +165,8 @@ static kernel_selection passing_rule(const ffn_job *job)
 static void multiply_first(const ffn_job *job, const ffn_part *v)
 {
     multiply_neurons(job, v, &job->first, job->s->scratch.gate);
+    if (weighs_input(job))
+        apply_shares(job, v, job->s->scratch.gate + v->begin);
     add_bias(job, v, job->first_bias, job->s->scratch.gate);
 }
 
@@ -220,13 +228,15 @@ static void gather_one(const ffn_job *job, ffn_part *v)
     const scratch *b = &job->s->scratch;
     if (job->second.data) {
         multiply_neurons(job, v, &job->second, b->up);
+        if (weighs_input(job))
+            apply_shares(job, v, b->up + v->begin);
         add_bias(job, v, job->second_bias, b->up);
     }
     float *h = job->h + v->begin;
     ffn_activate(job, b->gate + v->begin, b->up + v->begin, v->count, h);
     if (job->skips_zeros && job->l->ffn.gating == FFN_GATED_BOTH)
         filter(job, v, SELECT_ABOVE, h, 0, h);
-    if (job->shares)
+    if (job->shares && !weighs_input(job))
         apply_shares(job, v, h);
     v->active = v->count;
 }

@@ -4,6 +4,7 @@
  * a token and an expert that it chose. Pairs lie one after another by expert, so that those of one expert share its
  * weights; experts are taken together as long as there is room for their pairs (expert_pairs). */
 #include "ffn_job.h"
+#include "forward.h"
 #include "products.h"
 
 #include <string.h>
@@ -41,6 +42,13 @@ static uint32_t list_pairs(expert_work *w, uint32_t expert)
     return expert;
 }
 
+/* Returns what the expert of a pair is multiplied with. */
+static float share_of(const expert_work *w, size_t pair)
+{
+    const scratch *b = &w->job.s->scratch;
+    return b->shares[b->members[pair] * (size_t)w->job.l->ffn.router.expert_count + b->chosen[pair]];
+}
+
 /* Items are pairs. Copies their inputs next to each other. */
 static void collect(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -48,8 +56,12 @@ static void collect(void *context, size_t begin, size_t end, unsigned worker)
     const expert_work *w = context;
     const scratch *b = &w->job.s->scratch;
     size_t width = w->io->width;
-    for (size_t i = begin; i < end; i++)
+    bool weighs = w->job.l->ffn.router.weighs_input;
+    for (size_t i = begin; i < end; i++) {
         memcpy(b->expert_in + i * width, w->io->from + b->members[i] * width, width * sizeof *b->expert_in);
+        if (weighs)
+            forward_scale(share_of(w, i), width, b->expert_in + i * width);
+    }
 }
 
 /* Items are pairs. */
@@ -74,9 +86,9 @@ static void add_up(void *context, size_t begin, size_t end, unsigned worker)
     const expert_work *w = context;
     const scratch *b = &w->job.s->scratch;
     const float *biases = ffn_down_biases(w->job.s, w->io->layer);
-    size_t width = w->io->width, experts = w->job.l->ffn.router.expert_count;
+    size_t width = w->io->width;
     for (size_t i = 0; i < w->pairs; i++) {
-        float share = b->shares[b->members[i] * experts + b->chosen[i]];
+        float share = w->job.l->ffn.router.weighs_input ? 1 : share_of(w, i);
         float *from = b->expert_out + i * width, *to = w->io->to + b->members[i] * width;
         if (biases)
             kernels_of(&w->job)->add(biases + b->chosen[i] * width + begin, end - begin, from + begin);

@@ -75,13 +75,6 @@ static void add_bias(const hearth_session *s, const float *bias, size_t width, s
         s->engine->runtime->kernels.add(bias, width, rows + i * width);
 }
 
-/* Multiplies n values by a factor. */
-static void scale(float factor, size_t n, float *values)
-{
-    for (size_t i = 0; factor != 1 && i < n; i++)
-        values[i] *= factor;
-}
-
 /* Adds the result of a block to the residual stream, after its post norm. */
 static void add_to_residual(const hearth_session *s, const norm_weights *post, size_t count, float *result)
 {
@@ -89,7 +82,7 @@ static void add_to_residual(const hearth_session *s, const norm_weights *post, s
     size_t d = h->embedding_length;
     if (post->weight)
         norm(s, post, d, count, result, result);
-    scale(h->residual_scale, count * d, result);
+    forward_scale(h->residual_scale, count * d, result);
     s->engine->runtime->kernels.add(result, count * d, s->scratch.x);
 }
 
@@ -125,17 +118,17 @@ static void turn_heads(const attention_job *job, uint32_t heads, size_t row, flo
                                                               b->sine + angles, a->rotary->pairs);
 }
 
-/* Norms values, or keys, of one row, each head alone, without weights. */
-static void norm_plain(const attention_job *job, float *values)
+/* Norms the heads of one row, each alone, without weights. */
+static void norm_plain(const attention_job *job, uint32_t heads, float *values)
 {
     const hearth_engine *e = job->s->engine;
     const attention_shape *a = &job->l->attention;
-    for (size_t i = 0, n = a->head_length; i < a->kv_head_count; i++) {
+    for (size_t i = 0, n = a->head_length; i < heads; i++) {
         float *x = values + i * n;
         double squares = 0;
         for (size_t k = 0; k < n; k++)
             squares += (double)x[k] * (double)x[k];
-        scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
+        forward_scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
     }
 }
 
@@ -158,21 +151,24 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
         if (layer_gates_in_query(job->l))
             take_queries(a, b->gated_query + 2 * i * query_width(a), query);
-        if (!a->norm_turned)
+        if (a->norm_plain)
+            norm_plain(job, a->head_count, query);
+        else if (!a->norm_turned)
             norm_heads(job, &job->l->query_norm, a->head_count, query);
         turn_heads(job, a->head_count, i, query);
         if (a->norm_turned)
             norm_heads(job, &job->l->query_norm, a->head_count, query);
-        scale(1 + hyper_score_gain(&job->s->engine->model->hyper, b->position[i]), query_width(a), query);
+        if (a->grows)
+            forward_scale(1 + hyper_score_gain(&job->s->engine->model->hyper, b->position[i]), query_width(a), query);
         if (a->keys_back > 0)
             continue;
-        if (a->norm_turned)
-            norm_plain(job, key);
+        if (a->norm_turned || a->norm_plain)
+            norm_plain(job, a->kv_head_count, key);
         else
             norm_heads(job, &job->l->key_norm, a->kv_head_count, key);
         turn_heads(job, a->kv_head_count, i, key);
         if (a->norm_values)
-            norm_plain(job, b->value + i * key_width(a));
+            norm_plain(job, a->kv_head_count, b->value + i * key_width(a));
         kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
                  b->value + i * key_width(a));
     }
@@ -228,13 +224,21 @@ static void add_pieces(scratch *b, size_t first, size_t count, size_t most)
 static void cut_rows(const attention_job *job, size_t count)
 {
     scratch *b = &job->s->scratch;
-    size_t first = 0, most = rows_together(&job->l->attention);
+    const attention_shape *a = &job->l->attention;
+    size_t first = 0, most = rows_together(a);
     b->piece_count = 0;
     for (size_t i = 1; i <= count; i++)
-        if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1) {
+        if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1 ||
+            (a->chunked && b->position[i] % a->window == 0)) {
             add_pieces(b, first, i - first, most);
             first = i;
         }
+}
+
+/* Returns the first position that a layer with chunks sees. */
+static size_t chunk_begin(const attention_shape *a, size_t position)
+{
+    return position / a->window * a->window;
 }
 
 /* Computes the attention of one row for `heads` query heads from `query` on, which share a key/value head. */
@@ -244,6 +248,8 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     const attention_shape *a = &job->l->attention;
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
     size_t seen = s->scratch.position[row] + 1, first = a->window && seen > a->window ? seen - a->window : 0;
+    if (a->chunked)
+        first = chunk_begin(a, s->scratch.position[row]);
     attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
@@ -266,7 +272,8 @@ static void attend_piece(const attention_job *job, row_piece piece, size_t query
                       .length = a->head_length,
                       .cache = kv_head(&s->cache, job->cached, sequence, head),
                       .seen = s->scratch.position[piece.first] + 1,
-                      .window = a->window,
+                      .first = a->chunked ? chunk_begin(a, s->scratch.position[piece.first]) : 0,
+                      .window = a->chunked ? 0 : a->window,
                       .scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL}};
     s->engine->runtime->kernels.attend_rows[kv_formats[s->cache.format].stored](&run);
 }
@@ -391,7 +398,7 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
     for (size_t i = 0; i < count; i++) {
         float *x = b->x + i * d;
         decode_row(&m->embedding, (size_t)rows[i].token, x);
-        scale(m->hyper.embedding_scale, d, x);
+        forward_scale(m->hyper.embedding_scale, d, x);
         if (!m->positions.data)
             continue;
         decode_row(&m->positions, m->hyper.position_offset + b->position[i], b->added + i * d);
@@ -458,7 +465,7 @@ static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
         add_to_residual(s, &l->per_layer_post_norm, count, b->added);
     }
     if (l->output_scale)
-        scale(l->output_scale[0], count * d, b->x);
+        forward_scale(l->output_scale[0], count * d, b->x);
 }
 
 static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
@@ -636,7 +643,7 @@ void forward_output(const hearth_session *s, size_t row, float *out)
 /* Multiplies logits by the model's factor and limits them by its soft cap. */
 static void finish_logits(const hyperparameters *h, size_t n, float *logits)
 {
-    scale(h->logit_scale, n, logits);
+    forward_scale(h->logit_scale, n, logits);
     for (size_t i = 0; h->logit_softcap > 0 && i < n; i++)
         logits[i] = h->logit_softcap * tanhf(logits[i] / h->logit_softcap);
 }

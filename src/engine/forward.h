@@ -13,6 +13,13 @@
 hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error);
 
+/* Multiplies n values by a factor. */
+static inline void forward_scale(float factor, size_t n, float *values)
+{
+    for (size_t i = 0; factor != 1 && i < n; i++)
+        values[i] *= factor;
+}
+
 /* Writes the normed hidden state of row `row` of the batch, the input of the head, to out [d]. */
 void forward_output(const hearth_session *s, size_t row, float *out);
 

@@ -128,13 +128,12 @@ ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_va
         a.total[t] = 0;
     }
     memset(a.out, 0, a.queries * run->length * sizeof *a.out);
-    size_t last = run->seen + run->rows - 1,
-           first = run->window && run->seen > run->window ? run->seen - run->window : 0;
-    for (size_t begin = first / ROWS_BLOCK * ROWS_BLOCK; begin < last; begin += ROWS_BLOCK) {
+    size_t last = run->seen + run->rows - 1;
+    for (size_t begin = attend_from(run, 0) / ROWS_BLOCK * ROWS_BLOCK; begin < last; begin += ROWS_BLOCK) {
         size_t count = last - begin < ROWS_BLOCK ? last - begin : ROWS_BLOCK;
         score_positions(&a, begin, count, bytes, load);
         for (size_t t = 0; t < a.queries; t++) {
-            size_t end = run->seen + t / run->heads, from = run->window && end > run->window ? end - run->window : 0;
+            size_t end = run->seen + t / run->heads, from = attend_from(run, t / run->heads);
             from = from > begin ? from - begin : 0;
             end = end > begin ? end - begin : 0;
             end = end < count ? end : count;

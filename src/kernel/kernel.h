@@ -162,10 +162,17 @@ typedef struct attend_run {
     size_t stride, rows, heads, length;
     attend_cache cache;     /* with the positions [0, seen + rows - 1)                         */
     size_t seen;            /* positions that row 0 sees; every row sees one more than the one before */
-    size_t window;          /* of these it sees only the last so many; 0: all                  */
+    size_t first;           /* the positions before it nobody sees                             */
+    size_t window;          /* of these a row sees only the last so many; 0: all               */
     attend_scoring scoring; /* sinks [heads]                                                   */
 } attend_run;
 typedef void kernel_attend_rows(const attend_run *run);
+/* Returns the first position that a row of a run sees. */
+static inline size_t attend_from(const attend_run *run, size_t row)
+{
+    size_t end = run->seen + row, from = run->window && end > run->window ? end - run->window : 0;
+    return from < run->first ? run->first : from;
+}
 
 /* The most queries (rows times heads) of a run, and the most values that they have. */
 #define RUN_QUERIES 96

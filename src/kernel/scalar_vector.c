@@ -220,7 +220,7 @@ static void attend(const float *query, size_t queries, const attend_cache *cache
 static void attend_query(const attend_run *run, size_t row, size_t head, size_t bytes, value_at *at)
 {
     const attend_scoring *how = &run->scoring;
-    size_t n = run->length, end = run->seen + row, from = run->window && end > run->window ? end - run->window : 0;
+    size_t n = run->length, end = run->seen + row, from = attend_from(run, row);
     const float *query = run->query + row * run->stride + head * n;
     float *out = run->out + row * run->stride + head * n;
     float largest = how->sinks ? how->sinks[head] : -INFINITY, total = how->sinks ? 1 : 0;

@@ -31,6 +31,12 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"mamba_proj_bias", false, false}, {"use_bias", false, false}, \
     {"use_conv_bias", true, true}
 
+#define LLAMA4                                                                                               \
+    .rope_base = 500000, .windows_rotate = true, .folder_window = true, .default_window = 8192, .file_window = 8192, \
+    .chunked = true, .without_window = {.period = 4}, .growth = 0.1f, .norm_plain = true, .scoring = ROUTER_SIGMOID, \
+    .unshared = true, .file_unshared = true, .input_shares = true, .one_shared = true, .expert_width = "intermediate_size", \
+    .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama4_layer)
+
 #define HUNYUAN_SETTINGS {"use_qk_norm", true, true}, {"use_mla", false, false}, {"use_cla", false, false}
 
 #define DEEPSEEK                                                                                             \
@@ -71,6 +77,8 @@ const family families[] = {
     {.name = "glm4moe", .model_type = "solar_open", .architecture = "SolarOpenForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 1e6f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, glm4_moe_layer)},
+    /* Layers that rotate see chunks, norm queries and keys, and let scores be; in the others, which see everything, scores grow. */
+    {.name = "llama4", .model_type = "llama4_text", .architecture = "Llama4ForCausalLM", LLAMA4},
     {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoeForCausalLM",
      .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
      .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,

@@ -236,11 +236,14 @@ typedef struct family {
     bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none       */
     uint32_t file_window;           /* where a GGUF file lacks the key; 0: none                              */
+    bool chunked;                   /* layers with a window see their own chunk (attention_shape.chunked)    */
     layer_pattern without_window;   /* layers that see all positions                                         */
     bool norm_whole;                /* norms of query and key take all heads together                        */
     bool norm_values;               /* values are normed, each head alone, without weights                   */
+    bool norm_plain;                /* and so are queries and keys of layers that rotate them                */
     bool norm_turned;               /* queries and keys are normed after the rotation (attention_shape.norm_turned) */
     float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
+    float growth;                   /* of scores, where no key says it, in layers that do not rotate; 0: none */
     bool unit_scale;                /* scores are not divided by anything                                    */
     bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
@@ -254,6 +257,8 @@ typedef struct family {
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
     router_scoring scoring;         /* where no key says it                                                  */
     bool router_early;
+    bool input_shares;              /* shares multiply what experts read (router_shape.weighs_input)         */
+    bool one_shared;                /* where a GGUF file lacks expert_shared_count there is one              */
     bool dense_beside;              /* layers with experts have the network of the others beside them        */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */

@@ -227,6 +227,19 @@ static const tensor_rule dots1_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
     CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
+/* Llama 4: a folder's experts have a row per input, and gate and up in one matrix. */
+#define FORWARD LAYERS "feed_forward."
+static const tensor_rule llama4_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME,
+    MATRIX(BLK "ffn_gate.weight",        FORWARD "gate_proj.weight",      LAYER(gate), F, D, TENSOR_OF_DENSE),
+    MATRIX(BLK "ffn_up.weight",          FORWARD "up_proj.weight",        LAYER(up),   F, D, TENSOR_OF_DENSE),
+    DOWN(FORWARD "down_proj.weight", 0), ROUTER(FORWARD "router.weight"),
+    MATRIX(BLK "ffn_gate_exps.weight",   FORWARD "experts.gate_up_proj",  LAYER(gate),   N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_FIRST_HALF),
+    MATRIX(BLK "ffn_up_exps.weight",     FORWARD "experts.gate_up_proj",  LAYER(up),     N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_SECOND_HALF),
+    MATRIX(BLK "ffn_down_exps.weight",   FORWARD "experts.down_proj",     LAYER(down),   D, N, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                            LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    SHARED_EXPERT(FORWARD "shared_expert."),
+};
 /* K-EXAONE */
 static const tensor_rule exaone_moe_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),

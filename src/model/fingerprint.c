@@ -60,7 +60,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->compressed,
                                 a->unrotated,
                                 a->value_length,
-                                a->norm_turned};
+                                a->norm_turned,
+                                a->chunked,
+                                a->norm_plain,
+                                l->ffn.router.weighs_input};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

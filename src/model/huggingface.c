@@ -237,7 +237,7 @@ static hearth_status read_window_layers(folder_reader *r)
     hearth_status status = HEARTH_OK;
     for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
         const char *type = json_string_value(json_array_get(list, i));
-        windowed[i] = type && strcmp(type, "sliding_attention") == 0;
+        windowed[i] = type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0;
         if (!type || (!windowed[i] && strcmp(type, "full_attention") != 0))
             status = fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
                           type ? type : "(no text)");
@@ -274,11 +274,12 @@ static hearth_status read_window_period(folder_reader *r)
  * missing. */
 static hearth_status read_window(folder_reader *r)
 {
-    uint32_t window = json_object_get(r->config, "sliding_window") ? 0 : r->family->default_window;
+    const char *key = r->family->chunked ? "attention_chunk_size" : "sliding_window";
+    uint32_t window = json_object_get(r->config, key) ? 0 : r->family->default_window;
     bool found;
     if (!r->family->folder_window)
         return HEARTH_OK;
-    TRY(json_get_uint(r->config, "sliding_window", &window, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, key, &window, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
     TRY(folder_check_layers(r, "sliding_window_layout", r->family->without_window));
     if (window == 0) /* where GGUF has a default of its own, that is to be said */
@@ -421,6 +422,43 @@ static hearth_status read_shared_width(folder_reader *r)
     return folder_set_size(r, "feed_forward_length", neurons);
 }
 
+/* Refuses a list of the layers with experts that is not what their number says: the last of every `step` layers. */
+static hearth_status check_moe_layers(const folder_reader *r)
+{
+    const json_t *list = json_object_get(r->config, "moe_layers");
+    uint32_t step = 1, count = r->hyper.layer_count;
+    bool found;
+    TRY(json_get_uint(r->config, "interleave_moe_layer_step", &step, &found, r->name, r->error));
+    if (!json_is_array(list))
+        return HEARTH_OK;
+    bool same = step > 0 && json_array_size(list) == count / step;
+    for (size_t i = 0; same && i < json_array_size(list); i++)
+        same = json_integer_value(json_array_get(list, i)) == (json_int_t)((i + 1) * step - 1);
+    return same ? HEARTH_OK
+                : fail(r->error, HEARTH_UNSUPPORTED, "%s: moe_layers: are not those of interleave_moe_layer_step",
+                       r->name);
+}
+
+/* Reads how the norms of queries and keys, and the scores, of a Llama 4 deviate from what its files mean without saying it. */
+static hearth_status read_llama4(folder_reader *r)
+{
+    bool norms = true, tunes = true, found;
+    double growth = (double)r->family->growth;
+    uint32_t from = r->family->file_window;
+    char key[KEY_SIZE];
+    if (r->family->growth == 0)
+        return HEARTH_OK;
+    TRY(json_get_bool(r->config, "use_qk_norm", &norms, &found, r->name, r->error));
+    hyper_key(key, r->family, PLAIN_NORM_KEY);
+    TRY(checkpoint_set_bool(r->out, key, norms, r->error));
+    const json_t *tuning = json_object_get(r->config, "attn_temperature_tuning"); /* true, or the number of layers */
+    tunes = !tuning || json_is_null(tuning) || json_is_true(tuning) || json_integer_value(tuning) > 0;
+    TRY(folder_get_positive(r, r->config, r->name, "attn_scale", &growth, &found));
+    TRY(json_get_uint(r->config, "floor_scale", &from, &found, r->name, r->error));
+    TRY(folder_set_size(r, "attention.temperature_length", from));
+    return folder_set_number(r, "attention.temperature_scale", tunes ? growth : 0);
+}
+
 /* Reads the experts and how they are chosen, under the names of several families. */
 static hearth_status read_experts(folder_reader *r)
 {
@@ -442,6 +480,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"shared_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"},
                  {"num_dense_layers", "leading_dense_block_count"},
+                 {"interleave_moe_layer_step", "interleave_moe_layer_step"},
                  {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, by_block, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
@@ -478,6 +517,7 @@ static hearth_status read_experts(folder_reader *r)
                     "among others are not supported",
                     r->name);
     TRY(read_dense_layers(r));
+    TRY(check_moe_layers(r));
     static const char *const scales[] = {"routed_scaling_factor", "route_scale"};
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         TRY(folder_get_positive(r, r->config, r->name, scales[i], &scale, &found));
@@ -587,6 +627,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(read_epsilon(&r));
     TRY(read_scales(&r));
     TRY(read_activation(&r));
+    TRY(read_llama4(&r));
     TRY(folder_read_rope(&r));
     bool tied = r.family->folder_tied, found;
     TRY(json_get_bool(r.config, "tie_word_embeddings", &tied, &found, name, error));

@@ -289,7 +289,8 @@ hearth_status folder_read_rope(folder_reader *r)
     double windows = 0;
     if (r->family->plain_windows)
         TRY(find_by_layer(r, &scaling, where, &windows));
-    TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
+    TRY(folder_check_layers(r, "no_rope_layers",
+                            r->family->chunked ? r->family->without_window : r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));

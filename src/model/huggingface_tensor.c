@@ -93,15 +93,17 @@ static hearth_status order_values(folder_reader *r, const tensor_rule *rule, sto
 }
 
 /* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
- * input, of each of stacked matrices, and with every second value of a row where two tensors take turns in it. */
+ * input, of each of stacked matrices, and with half of the values of a row where two tensors take turns in it, or follow each
+ * other. */
 static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
-    bool transposed = rule->flags & TENSOR_TRANSPOSED;
+    bool transposed = rule->flags & TENSOR_TRANSPOSED, halves = rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF);
     size_t step = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1, first = rule->flags & TENSOR_ODD ? 1 : 0;
-    if (t->rank < 2 || t->rank > 3 || number_is_block(t->format) || t->shape[0] % step != 0)
+    if (t->rank < 2 || t->rank > 3 || number_is_block(t->format) || t->shape[0] % (halves ? 2 : step) != 0)
         return HEARTH_OK; /* binding refuses it */
     size_t width = (size_t)t->shape[0], height = (size_t)t->shape[1], count = (size_t)t->shape[2];
-    size_t bytes = number_formats[t->format].block_bytes, taken = width / step;
+    size_t bytes = number_formats[t->format].block_bytes, taken = width / (halves ? 2 : step);
+    first = rule->flags & TENSOR_SECOND_HALF ? taken : first;
     char *values = arena_new_array(&r->out->memory, count * height * taken, bytes), *to = values;
     if (!values)
         return fail_memory(r->error, t->name, t->size_bytes);
@@ -181,7 +183,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         TRY(negate_exponents(r, t));
     if (rule->flags & (TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS))
         TRY(order_values(r, rule, t));
-    if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
+    if ((rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF)) && !(rule->flags & TENSOR_TRANSPOSED))
         return take_half(r, rule, stored->name, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
@@ -250,8 +252,9 @@ static const tensor_rule *find_rule(const folder_reader *r, const char *name, ui
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
-    static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
-                                         "visual.",       "embed_vision.",          "embed_audio."};
+    static const char *const others[] = {"vision_model.", "vision_tower.", "multi_modal_projector.",
+                                         "audio_tower.",  "visual.",       "embed_vision.",
+                                         "embed_audio."};
     uint32_t layers = r->hyper.layer_count, number;
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0)
         return true;

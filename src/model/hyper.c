@@ -27,7 +27,8 @@ const size_setting size_settings[] = {
     {"context_length",          {"max_position_embeddings", "n_positions"},     MODEL(context_length),          1u << 30, true,  true},
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
-    {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size"},
+    {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size",
+                                 "intermediate_size_mlp"},
                                                                                 LAYER(ffn.neuron_count),        NEURON_LIMIT, true,  true},
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
@@ -397,6 +398,7 @@ static hearth_status read_router(const hyper_reader *r, uint32_t layer, router_s
     *out = (router_shape){.scoring = r->family->scoring,
                           .shares = !r->family->file_unshared,
                           .early = r->family->router_early,
+                          .weighs_input = r->family->input_shares,
                           .input_scale = 1,
                           .scale = 1};
     TRY(hyper_size(r, "expert_count", &out->expert_count, NULL));
@@ -431,12 +433,13 @@ static bool is_network(const hyper_reader *r, const ffn_shape *f)
 /* Gives the layers their experts: those behind the leading ones without. */
 static hearth_status read_experts(const hyper_reader *r)
 {
-    uint32_t count = 0, dense = 0, shared = 0, shared_neurons = 0, latent = 0;
+    uint32_t count = 0, dense = 0, shared = r->family->one_shared, shared_neurons = 0, latent = 0, period = 1;
     bool found;
     TRY(hyper_size(r, "expert_count", &count, &found));
     if (count == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
+    TRY(hyper_size(r, "interleave_moe_layer_step", &period, &found));
     TRY(hyper_size(r, "expert_shared_count", &shared, &found));
     TRY(hyper_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
     TRY(hyper_size(r, "moe_latent_size", &latent, &found));
@@ -446,7 +449,7 @@ static hearth_status read_experts(const hyper_reader *r)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
     for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
-        if (!is_network(r, f))
+        if (!is_network(r, f) || !in_pattern((layer_pattern){.period = period}, i))
             continue;
         f->latent = latent;
         TRY(hyper_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
@@ -607,7 +610,7 @@ float hyper_score_gain(const hyperparameters *h, uint32_t position)
 {
     if (!(h->score_growth > 0))
         return 0;
-    uint32_t times = position / h->score_growth_from;
+    uint32_t times = (position + h->score_growth_ahead) / h->score_growth_from;
     return h->score_growth * logf(1 + (float)times);
 }
 

@@ -13,7 +13,7 @@
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
 
 /* Most names that the config.json's of different families have for one size. */
-#define CONFIG_NAMES 5
+#define CONFIG_NAMES 6
 
 typedef struct size_setting {
     const char *key;                       /* in GGUF, without the family's prefix                   */
@@ -26,6 +26,8 @@ typedef struct size_setting {
 
 /* A key: an array of the number of standard deviations above the mean that first values must exceed, -infinity for none. */
 #define ACTIVATION_CUTS "activation_sparsity_scale"
+/* Whether queries and keys are normed without weights: hearth's own key, after the family's prefix. */
+#define PLAIN_NORM_KEY "attention.plain_norm"
 /* Tensors whose shapes give sizes that no key gives. */
 #define PER_LAYER_TOKENS "per_layer_token_embd.weight"
 #define FIRST_LAUREL     "blk.0.laurel_l.weight"

@@ -120,6 +120,7 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     TRY(hyper_layer_size(r, "attention.sliding_window", layer, &a->window, &found));
     TRY(has_window(r, layer, &windowed));
     a->window = windowed ? a->window : 0;
+    a->chunked = a->window > 0 && r->family->chunked;
     bool by_width = r->family->scale_by_width == h->layer_count;
     a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
     a->scale = r->family->unit_scale ? 1 : a->scale;
@@ -196,13 +197,38 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
 }
 
+/* Reads whether queries and keys are normed without weights. Files of Llama 4 do not say it: that with 128 experts does not. */
+static hearth_status norms_plainly(const hyper_reader *r, bool *out)
+{
+    char key[KEY_SIZE];
+    uint32_t experts = 0;
+    bool found;
+    TRY(hyper_size(r, "expert_count", &experts, &found));
+    *out = r->family->norm_plain && experts != 128;
+    hyper_key(key, r->family, PLAIN_NORM_KEY);
+    return checkpoint_get_bool(r->source, key, out, &found, r->error);
+}
+
 hearth_status hyper_read_growth(const hyper_reader *r)
 {
+    const family *f = r->family;
     hyperparameters *h = r->hyper;
-    bool found;
-    TRY(hyper_cap(r, "attention.temperature_scale", 0, &h->score_growth)); /* 0: they do not */
-    h->score_growth_from = h->context_length;
-    TRY(hyper_size(r, "rope.scaling.original_context_length", &h->score_growth_from, &found));
-    return h->score_growth_from > 0 ? HEARTH_OK
-                                    : hyper_fail(r, HEARTH_FORMAT, "rope.scaling.original_context_length", "is 0");
+    bool found, plain, windows = false;
+    TRY(hyper_cap(r, "attention.temperature_scale", f->growth, &h->score_growth)); /* 0: they do not */
+    h->score_growth_ahead = f->growth > 0;
+    h->score_growth_from = f->growth > 0 ? f->file_window : h->context_length;
+    const char *from = f->growth > 0 ? "attention.temperature_length" : "rope.scaling.original_context_length";
+    TRY(hyper_size(r, from, &h->score_growth_from, &found));
+    if (h->score_growth_from == 0)
+        return hyper_fail(r, HEARTH_FORMAT, from, "is 0");
+    TRY(norms_plainly(r, &plain));
+    for (uint32_t i = 0; i < h->layer_count; i++)
+        windows |= r->model->layers[i].attention.window > 0;
+    for (uint32_t i = 0; i < h->layer_count; i++) {
+        attention_shape *a = &r->model->layers[i].attention;
+        bool rotates = !f->windows_rotate || !windows || a->window > 0;
+        a->norm_plain = plain && rotates;
+        a->grows = h->score_growth > 0 && (f->growth == 0 || !rotates);
+    }
+    return HEARTH_OK;
 }

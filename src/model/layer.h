@@ -29,10 +29,13 @@ typedef struct attention_shape {
     uint32_t kv_head_count;             /* divides head_count; heads of keys and values, shared by groups of queries */
     uint32_t head_length;               /* values of a query, key or value                        */
     uint32_t window;                    /* positions seen, itself included; 0: all                */
+    bool chunked;                       /* of the positions it sees those from the last multiple of window on     */
+    bool grows;                         /* scores grow with the position (hyperparameters.score_growth)           */
     float scale;                        /* on q . k                                               */
     float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
     bool norm_values;                   /* values are normed, each head alone, without weights    */
+    bool norm_plain;                    /* and so are queries and keys                            */
     bool norm_turned;                   /* queries and keys are normed after the rotation. Keys then have no weights, and lie so in
                                            the cache; those of queries are the products of both    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
@@ -100,6 +103,7 @@ typedef struct router_shape {
     bool shares;                        /* divided by the sum of the chosen ones                  */
     bool early;                         /* it reads what enters the layer; false: what its experts read, or, where it has
                                            a norm of its own, the residual stream normed by that */
+    bool weighs_input;                  /* an expert's share multiplies what it reads, in place of what it gives  */
     float input_scale;                  /* of the router's products, 1                            */
     float scale;
 } router_shape;

@@ -64,7 +64,9 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     if (a->norm_turned)
         say(out, size, ", then normed");
     if (a->window > 0)
-        say(out, size, "; sees %u positions", a->window);
+        say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
+    if (a->norm_plain)
+        say(out, size, "; queries and keys normed without weights");
     if (a->softcap > 0)
         say(out, size, "; scores capped at %g", (double)a->softcap);
     if (l->sinks)

@@ -33,8 +33,9 @@ typedef struct hyperparameters {
     float embedding_scale;              /* of embeddings; 1                               */
     float residual_scale;               /* of what blocks add to the residual stream; 1   */
     float logit_scale;                  /* of logits; 1                                   */
-    float score_growth;                 /* scores of position p are multiplied with 1 + score_growth * log(1 + floor(p / ... */
-    uint32_t score_growth_from;         /* ... score_growth_from)); score_growth 0: they stay as they are */
+    float score_growth;                 /* scores of position p are multiplied with 1 + score_growth * log(1 + floor((p + ... */
+    uint32_t score_growth_ahead;        /* ... score_growth_ahead) / ...                                    */
+    uint32_t score_growth_from;         /* ... score_growth_from)); score_growth 0: they stay as they are   */
     float logit_softcap;                /* logits l become softcap * tanh(l / softcap); 0: they stay as they are */
     float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
 } hyperparameters;

@@ -356,7 +356,7 @@ INLINE uint attend_rows(GLOBAL const step_record *step, uint first, uint most)
 
 /* Decodes an item: a split, and up to ATTEND_QUERIES query heads of a row that share a key/value head. */
 INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uint heads, uint kv_heads, uint window,
-                                  uint splits, uint first_row)
+                                  uint chunked, uint splits, uint first_row)
 {
     attend_item o;
     uint sharing = heads / kv_heads, batches = (sharing + ATTEND_QUERIES - 1) / ATTEND_QUERIES;
@@ -366,6 +366,8 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
     o.n = least(ATTEND_QUERIES, sharing - batch);
     o.split = item % splits;
     uint end = step->row[o.t].position + 1, seen = window != 0 && end > window ? end - window : 0;
+    if (chunked)
+        seen = (end - 1) / window * window;
     o.begin = o.split * ATTEND_POSITIONS;
     o.stop = least(o.begin + ATTEND_POSITIONS, end);
     o.begin = o.begin < seen ? seen : o.begin;
@@ -374,8 +376,8 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, uint heads, uint kv_heads,
-                   uint length, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
-                   float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
+                   uint length, uint window, uint chunked, uint grows, uint splits, uint stride_q, uint first_row,
+                   uint most_rows, float scale, float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
                    LOCAL float *shared)
 {
     bool whole =
@@ -383,7 +385,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
     uint per_row = ATTEND_ITEMS(heads, kv_heads, splits), rows = attend_rows(step, first_row, most_rows);
     size_t width = length + 2, stride = splits * width; /* floats of a split; from query to query */
     for (uint item = group; item < rows * per_row; item += groups) {
-        attend_item o = attend_item_at(step, item, heads, kv_heads, window, splits, first_row);
+        attend_item o = attend_item_at(step, item, heads, kv_heads, window, chunked, splits, first_row);
         GLOBAL float *out = partial + ((size_t)((o.t - first_row) * heads + o.first) * splits + o.split) * width;
         if (o.begin >= o.stop) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
@@ -393,7 +395,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
             continue;
         }
         uint count = o.stop - o.begin;
-        float row_scale = scale * (1.0f + AS_FLOAT(step->row[o.t].score_gain));
+        float row_scale = scale * (grows ? 1.0f + AS_FLOAT(step->row[o.t].score_gain) : 1.0f);
         size_t begin = cache_begin(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
         size_t at = cache_at(o.begin, length);
         uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n,
@@ -431,8 +433,8 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                               \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                                 \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                      \
-        attend(FORMAT, step, query, keys, values, cache, partial, heads, kv_heads, length, window, splits, stride_q, \
-               first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);                       \
+        attend(FORMAT, step, query, keys, values, cache, partial, heads, kv_heads, length, window, chunked, grows,   \
+               splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);     \
     }
 X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)

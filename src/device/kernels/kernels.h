@@ -231,7 +231,7 @@
         V(halves) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
- * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, and
+ * them (0: all), or with `chunked` those from the last multiple of `window` on. Only with `grows` the row's score_gain counts. Split s is the positions [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, and
  * then softcap * tanh(score / softcap) unless softcap is 0.
  * Takes the rows from `first_row` on, at most `most_rows`: a long step's results of all splits would need much memory.
  * partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
@@ -243,8 +243,8 @@
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)     \
-        B(float, partial) V(heads) V(kv_heads) V(length) V(window) V(splits) V(stride_q) V(first_row) V(most_rows) \
-        F(scale) F(softcap)
+        B(float, partial) V(heads) V(kv_heads) V(length) V(window) V(chunked) V(grows) V(splits) V(stride_q) V(first_row) \
+        V(most_rows) F(scale) F(softcap)
 
 /* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are
  * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
