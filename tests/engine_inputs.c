@@ -78,10 +78,13 @@ typedef struct network {
     double share;
 } network;
 
-static void run_network(const pass *p, const model_layer *l, const network *n, const double *x, double *y)
+static void run_network(const pass *p, const model_layer *l, const network *n, const double *all, double *y)
 {
-    double gate[WIDEST], up[WIDEST], out[WIDEST];
+    double gate[WIDEST], up[WIDEST], out[WIDEST], x[WIDEST];
     size_t d = p->model->hyper.embedding_length;
+    bool weighs = l->ffn.router.weighs_input;
+    for (size_t i = 0; i < d; i++)
+        x[i] = weighs ? n->share * all[i] : all[i];
     bool plain = l->ffn.gating == FFN_PLAIN;
     see(n->reads, n->expert, x);
     times(n->up, n->first, n->f, n->up_bias, x, up);
@@ -93,7 +96,7 @@ static void run_network(const pass *p, const model_layer *l, const network *n, c
     see(n->down_reads, n->expert, up);
     times(n->down, n->down_first, d, n->down_bias, up, out);
     for (size_t i = 0; i < d; i++)
-        y[i] += n->share * out[i];
+        y[i] += weighs ? out[i] : n->share * out[i];
 }
 
 #define NEVER (-1e9)
@@ -192,6 +195,12 @@ static void attend_alone(const pass *p, uint32_t layer, const double *x, double 
     times(&l->v, 0, key_width(a), l->v_bias, x, value);
     for (size_t i = 0; i < query_width(a); i++)
         mixed[i] = value[i / a->head_length / (a->head_count / a->kv_head_count) * a->head_length + i % a->head_length];
+    if (l->attention_gate.data) {
+        double gates[WIDEST];
+        times(&l->attention_gate, 0, query_width(a), NULL, x, gates);
+        for (size_t i = 0; i < query_width(a); i++)
+            mixed[i] /= 1 + exp(-gates[i]);
+    }
     norm(&p->model->hyper, &l->attention_inner_norm, mixed, query_width(a), mixed);
     see(&p->sums->layers[layer][INPUT_ATTENTION_OUTPUT], 0, mixed);
     times(&l->attention_output, 0, p->model->hyper.embedding_length, l->attention_output_bias, mixed, y);
@@ -210,13 +219,15 @@ static void run_token(const pass *p, int32_t token)
         x[i] = (double)row[i] * (double)m->hyper.embedding_scale + (double)position[i];
     for (uint32_t layer = 0; layer < m->hyper.layer_count; layer++) {
         const model_layer *l = &m->layers[layer];
-        assert_true(l->wiring == WIRING_SEQUENTIAL && !l->attention_post_norm.weight && !l->ffn_post_norm.weight);
+        assert_true(l->wiring == WIRING_SEQUENTIAL);
         norm(&m->hyper, &l->attention_norm, x, d, normed);
         attend_alone(p, layer, normed, added);
+        norm(&m->hyper, &l->attention_post_norm, added, d, added);
         for (size_t i = 0; i < d; i++)
             x[i] += added[i];
         norm(&m->hyper, &l->ffn_norm, x, d, normed);
         run_networks(p, layer, normed, added);
+        norm(&m->hyper, &l->ffn_post_norm, added, d, added);
         for (size_t i = 0; i < d; i++)
             x[i] += added[i];
     }
@@ -303,8 +314,8 @@ static void check_sums(const char *name, const input_sums *got, const input_sums
 
 /* ------------------------------------------------------------------ tests */
 
-static const char *const models[] = {"llama", "llama-gqa", "phi3",      "bitnet",
-                                     "gpt2",  "mixtral",   "qwen3-moe", "glm4-moe"};
+static const char *const models[] = {"llama",   "llama-gqa", "phi3",     "bitnet", "gpt2",
+                                     "mixtral", "qwen3-moe", "glm4-moe", "afmoe",  "llama4"};
 
 static void draw_ids(int32_t *ids, uint32_t vocabulary)
 {

@@ -4,6 +4,7 @@
 #include "../src/file/gguf.h"
 #include "../src/file/weights.h"
 #include "../src/model/huggingface.h"
+#include "../src/model/hyper.h"
 
 #include "golden.h"
 
@@ -328,6 +329,7 @@ static void llama4_as_published(void **state)
     json_decref(whole);
     json_object_set_new(config, "architectures", json_pack("[s]", "Llama4ForCausalLM"));
     json_object_set_new(config, "vision_config", json_object()); /* whose tensors the folder has */
+    json_object_set_new(config, "no_rope_layers", json_array()); /* as Scout says that they are the usual ones */
     json_object_set_new(config, "moe_layers", json_pack("[i, i]", 1, 3));
     json_object_set_new(config, "attn_temperature_tuning", json_integer(4));
     json_object_set_new(
@@ -337,12 +339,23 @@ static void llama4_as_published(void **state)
     expect_same("llama4", config, NULL);
     json_object_set_new(config, "attn_temperature_tuning", json_false());
     json_object_set_new(config, "attention_chunk_size", json_null());
+    json_object_set_new(config, "no_rope_layers", json_pack("[i, i, i, i]", 1, 1, 1, 1));
     stack_check(open_as(&m, "llama4", config, NULL, &error), &error);
     const attention_shape *first = &m->layers[0].attention, *last = &m->layers[3].attention;
     assert_true(first->window == 0 && !first->chunked && first->norm_plain && !first->grows && first->rotary);
     assert_true(last->norm_plain && last->rotary); /* without chunks every layer rotates */
     assert_true(m->hyper.score_growth == 0 && !last->grows);
     hearth_model_close(m);
+    json_object_set_new(config, "no_rope_layers", json_pack("[i, i, i, i]", 1, 1, 1, 0));
+    json_incref(config);
+    expect_refused("llama4", config,
+                   "no_rope_layers: layer 3 does not rotate, which is not supported of a layer without");
+    json_object_del(config, "attention_chunk_size");
+    json_object_del(config, "no_rope_layers");
+    json_object_set_new(config, "no_rope_layer_interval", json_integer(2));
+    json_incref(config);
+    expect_refused("llama4", config, "no_rope_layers: layer 1 does not rotate, which is not supported of a layer with");
+    json_object_del(config, "no_rope_layer_interval");
     json_object_set_new(config, "moe_layers", json_pack("[i, i]", 0, 2));
     expect_refused("llama4", config, "config.json: moe_layers: are not those of interleave_moe_layer_step");
 }
@@ -379,6 +392,31 @@ static void latent_keys_of_others(void **state)
     checkpoint_close(c);
 }
 
+/* Only where a family knows them are there norms without weights, whatever a file says: of latent attention queries are another
+ * product. */
+static void norms_of_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *key;
+        bool known;
+    } cases[] = {{"deepseek3", "deepseek2." PLAIN_NORM_KEY, false}, {"llama4", "llama4." PLAIN_NORM_KEY, true}};
+    for (size_t i = 0; i < 2; i++)
+        for (int said = 0; said < 2; said++) {
+            char path[600];
+            hearth_error error;
+            checkpoint *c;
+            hearth_model *m;
+            stack_check(gguf_open(&c, golden_path(path, sizeof path, cases[i].model, "model.gguf"), &error), &error);
+            stack_check(checkpoint_set_bool(c, cases[i].key, said, &error), &error);
+            stack_check(model_check(&m, c, NULL, &error), &error);
+            assert_int_equal(m->layers[0].attention.norm_plain, cases[i].known && said);
+            assert_false(
+                m->layers[m->hyper.layer_count - 1].attention.norm_plain); /* which of Llama 4 does not rotate */
+            hearth_model_close(m);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),
@@ -395,6 +433,7 @@ int main(void)
                                        cmocka_unit_test(stretched_base),
                                        cmocka_unit_test(sizes_by_layer),
                                        cmocka_unit_test(puzzle_as_published),
-                                       cmocka_unit_test(llama4_as_published)};
+                                       cmocka_unit_test(llama4_as_published),
+                                       cmocka_unit_test(norms_of_others)};
     return run_group(tests, NULL, NULL);
 }

@@ -276,6 +276,12 @@ static const struct {
       {"blk.1.ffn_gate_shexp.weight", INPUT_SHARED},
       {"blk.1.ffn_up_shexp.weight", INPUT_SHARED},
       {"blk.1.ffn_down_shexp.weight", INPUT_SHARED_DOWN}}},
+    {"afmoe",
+     1,
+     8 + 3 * 11 + 1,
+     {{"blk.1.attn_gate.weight", INPUT_ATTENTION},
+      {"blk.1.ffn_gate_exps.weight", INPUT_NETWORK},
+      {"blk.1.ffn_up_shexp.weight", INPUT_SHARED}}},
     {"gpt2", 1, 2 * 4, {{"blk.1.attn_qkv.weight", INPUT_ATTENTION}, {"blk.1.ffn_down.weight", INPUT_DOWN}}},
 };
 

@@ -42,9 +42,6 @@ static const built_in_kernels built_in[] = {
 #endif
 };
 
-/* What makes a comment of an instruction that only devices of capability 9.0 have (kernels/for_cuda.h). */
-#define FOR_NEWER "//sm_90 "
-
 char *cuda_ptx_for_early(const char *ptx)
 {
     size_t size = strlen(ptx) + 1, found = 0;
@@ -53,8 +50,8 @@ char *cuda_ptx_for_early(const char *ptx)
         return NULL;
     memcpy(out, ptx, size);
     /* Nothing changes its length. */
-    for (char *at = out; (at = strstr(at, FOR_NEWER)) != NULL; found++)
-        memset(at, ' ', sizeof FOR_NEWER - 1);
+    for (char *at = out; (at = strstr(at, FROM_SM_90)) != NULL; found++)
+        memset(at, ' ', sizeof FROM_SM_90 - 1);
     char *version = strstr(out, ".version "), *target = strstr(out, ".target sm_");
     if (found == 0 || version == NULL || target == NULL) {
         mem_free(out);

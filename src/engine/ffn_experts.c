@@ -191,7 +191,8 @@ static const float *predictor_input(const hearth_session *s, uint32_t layer)
     if (!e->predictor.reads_normed)
         return s->scratch.x;
     const model_layer *l = &s->engine->model->layers[layer];
-    return l->ffn.latent > 0 || l->experts_norm.weight ? s->scratch.normed : NULL;
+    bool others = l->ffn.latent > 0 || l->experts_norm.weight || l->ffn.router.weighs_input;
+    return others ? s->scratch.normed : NULL;
 }
 
 /* Describes one expert's work for `count` rows at scratch.expert_in; what its predictor reads may be at .expert_x. */

@@ -83,6 +83,7 @@ hearth_status session_sum_inputs(hearth_session *session, input_sums *to, hearth
 typedef struct adding {
     double *sums; /* [columns] */
     const float *x;
+    double square; /* of the factor of all values */
     size_t columns, count;
 } adding;
 
@@ -94,15 +95,22 @@ static void add_columns(void *context, size_t begin, size_t end, unsigned worker
     for (size_t t = 0; t < job->count; t++) {
         const float *x = job->x + t * job->columns;
         for (size_t k = begin; k < end; k++)
-            job->sums[k] += (double)x[k] * (double)x[k];
+            job->sums[k] += (double)x[k] * (double)x[k] * job->square;
     }
+}
+
+/* Adds an input of which all values are multiplied with a factor. */
+static void add_scaled(const hearth_session *s, const input_squares *to, size_t expert, const float *x, size_t count,
+                       double factor)
+{
+    adding job = {to->sums + expert * to->columns, x, factor * factor, to->columns, count};
+    pool_run(s->engine->runtime->threads, to->columns, COLUMNS_PER_ITEM, add_columns, &job);
+    to->rows[expert] += (double)count;
 }
 
 void inputs_add(const hearth_session *s, const input_squares *to, size_t expert, const float *x, size_t count)
 {
-    adding job = {to->sums + expert * to->columns, x, to->columns, count};
-    pool_run(s->engine->runtime->threads, to->columns, COLUMNS_PER_ITEM, add_columns, &job);
-    to->rows[expert] += (double)count;
+    add_scaled(s, to, expert, x, count, 1);
 }
 
 typedef struct adding_activations {
@@ -111,20 +119,22 @@ typedef struct adding_activations {
 } adding_activations;
 
 /* Items are parts of the job, each with neurons of its own. The share of an expert, where it was multiplied into its
- * activations, is taken out again: it belongs to the result of the expert, not to what `down` reads. */
+ * activations, is taken out again: it belongs to the result of the expert, not to what `down` reads. Where it multiplies what an
+ * expert reads, `down` reads what came of that. */
 static void add_parts(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const adding_activations *work = context;
     const ffn_job *job = work->job;
     const int32_t *order = job->l->order;
+    const float *shares = job->l->ffn.router.weighs_input ? NULL : job->shares;
     for (size_t i = begin; i < end; i++) {
         const ffn_part *v = &job->s->scratch.parts[i];
         for (size_t t = 0; t < job->count; t++) {
             const float *h = job->h + t * job->neuron_count + v->begin;
             for (size_t k = 0; k < v->count; k++) {
                 uint32_t row = neuron_at(v, k), number = order ? (uint32_t)order[row] : row;
-                double share = job->shares ? (double)job->shares[row / job->l->ffn.expert_neurons] : 1;
+                double share = shares ? (double)shares[row / job->l->ffn.expert_neurons] : 1;
                 double x = (double)h[k] / share;
                 work->sums[number] += x * x;
             }
@@ -135,7 +145,8 @@ static void add_parts(void *context, size_t begin, size_t end, unsigned worker)
 /* Adds what the matrices of one expert read, or those of the only network. */
 static void add_rows(const ffn_job *job, const input_squares *network, const input_squares *down, size_t expert)
 {
-    inputs_add(job->s, network, expert, job->input, job->count);
+    bool weighs = job->shares && job->l->ffn.router.weighs_input;
+    add_scaled(job->s, network, expert, job->input, job->count, weighs ? (double)job->shares[expert] : 1);
     down->rows[expert] += (double)job->count;
 }
 

@@ -16,6 +16,7 @@ static const struct {
     {offsetof(model_layer, k), INPUT_ATTENTION},
     {offsetof(model_layer, v), INPUT_ATTENTION},
     {offsetof(model_layer, qkv), INPUT_ATTENTION},
+    {offsetof(model_layer, attention_gate), INPUT_ATTENTION},
     {offsetof(model_layer, query_in), INPUT_ATTENTION},
     {offsetof(model_layer, attention_output), INPUT_ATTENTION_OUTPUT},
     {offsetof(model_layer, recurrent_in), INPUT_ATTENTION},

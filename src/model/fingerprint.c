@@ -69,6 +69,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
             hash_number(h, i);
             hash_number(h, numbers[i]);
         }
+    if (a->grows && y->score_growth_ahead > 0) {
+        add_floats(h, &y->score_growth, 1);
+        hash_number(h, y->score_growth_from);
+    }
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
     if (l->output_scale)
@@ -113,7 +117,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
 {
     const attention_shape *x = &a->attention, *y = &b->attention;
     return x->head_count == y->head_count && x->kv_head_count == y->kv_head_count && x->head_length == y->head_length &&
-           x->window == y->window && x->scale == y->scale && x->rotary == y->rotary &&
+           x->window == y->window && x->scale == y->scale && x->rotary == y->rotary && x->chunked == y->chunked &&
+           x->norm_plain == y->norm_plain && x->grows == y->grows && a->ffn.router.used == b->ffn.router.used &&
            a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
            a->ffn.threshold == b->ffn.threshold && a->ffn.router.expert_count == b->ffn.router.expert_count &&
            a->ffn.expert_neurons == b->ffn.expert_neurons && a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&

@@ -439,6 +439,35 @@ static hearth_status check_moe_layers(const folder_reader *r)
                        r->name);
 }
 
+/* Refuses a Llama 4 in which other layers rotate than those with chunks, or, without chunks, than all. */
+static hearth_status check_rotating(const folder_reader *r)
+{
+    static const char name[] = "no_rope_layers";
+    const json_t *list = json_object_get(r->config, name), *types = json_object_get(r->config, "layer_types");
+    uint32_t window = r->family->file_window, interval = 4;
+    bool listed = json_array_size(list) > 0, found, any = false;
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "attention.sliding_window");
+    TRY(checkpoint_get_u32(r->out, key, &window, &found, r->error));
+    TRY(json_get_uint(r->config, "no_rope_layer_interval", &interval, &found, r->name, r->error));
+    if (list && !json_is_null(list) &&
+        (!json_is_array(list) || (listed && json_array_size(list) != r->hyper.layer_count)))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, name);
+    for (int pass = 0; pass < 2; pass++) /* whether there are chunks, then whether the layers agree */
+        for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+            const char *type = json_string_value(json_array_get(types, i));
+            bool chunked = type ? strcmp(type, "chunked_attention") == 0 : !in_pattern(r->family->without_window, i);
+            bool rotates = listed ? json_integer_value(json_array_get(list, i)) != 0
+                                  : !in_pattern((layer_pattern){.period = interval}, i);
+            any |= chunked && window > 0;
+            if (pass == 1 && rotates != (!any || chunked))
+                return fail(r->error, HEARTH_UNSUPPORTED,
+                            "%s: %s: layer %u %s, which is not supported of a layer %s chunks", r->name, name, i,
+                            rotates ? "rotates" : "does not rotate", any && chunked ? "with" : "without");
+        }
+    return HEARTH_OK;
+}
+
 /* Reads how the norms of queries and keys, and the scores, of a Llama 4 deviate from what its files mean without saying it. */
 static hearth_status read_llama4(folder_reader *r)
 {
@@ -448,6 +477,7 @@ static hearth_status read_llama4(folder_reader *r)
     char key[KEY_SIZE];
     if (r->family->growth == 0)
         return HEARTH_OK;
+    TRY(check_rotating(r));
     TRY(json_get_bool(r->config, "use_qk_norm", &norms, &found, r->name, r->error));
     hyper_key(key, r->family, PLAIN_NORM_KEY);
     TRY(checkpoint_set_bool(r->out, key, norms, r->error));

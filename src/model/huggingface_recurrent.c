@@ -148,7 +148,7 @@ static hearth_status list_experts(folder_reader *r, const block_list *list, uint
 hearth_status folder_read_block_experts(folder_reader *r, bool *found)
 {
     block_list list = find_blocks(r->config);
-    *found = json_is_object(json_array_get(list.items, 0));
+    *found = r->family->mixers == MIXERS_BLOCKS && json_is_object(json_array_get(list.items, 0));
     if (!*found)
         return HEARTH_OK;
     uint32_t *numbers = mem_new_array(2 * (size_t)r->hyper.layer_count, sizeof *numbers);

@@ -258,13 +258,16 @@ static hearth_status add_sections(folder_reader *r, const json_t *scaling)
     return checkpoint_set_numbers(r->out, key, VALUE_I32, sections, 4, r->error);
 }
 
-/* Stretches the base by `alpha`, so that the slowest pair turns so many times more slowly (NTK-aware scaling). */
+/* Stretches the base of rope_type dynamic by `alpha`, so that the slowest pair turns so many times more slowly (NTK-aware scaling). */
 static hearth_status stretch_base(folder_reader *r, const json_t *scaling, const char *where)
 {
+    const char *old = json_string_value(json_object_get(scaling, "type"));
+    const char *type = json_string_value(json_object_get(scaling, "rope_type"));
     double alpha = 1, length = r->layer.attention.head_length;
     bool found;
     TRY(folder_get_positive(r, scaling, where, "alpha", &alpha, &found));
-    if (found && length > 2)
+    type = type ? type : old;
+    if (found && type && strcmp(type, "dynamic") == 0 && length > 2)
         r->rope_base *= pow(alpha, length / (length - 2));
     return HEARTH_OK;
 }
@@ -289,8 +292,8 @@ hearth_status folder_read_rope(folder_reader *r)
     double windows = 0;
     if (r->family->plain_windows)
         TRY(find_by_layer(r, &scaling, where, &windows));
-    TRY(folder_check_layers(r, "no_rope_layers",
-                            r->family->chunked ? r->family->without_window : r->family->without_rotary));
+    if (!r->family->chunked) /* of others the layers that see everything do not rotate, which was checked */
+        TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));

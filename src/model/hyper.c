@@ -430,7 +430,7 @@ static bool is_network(const hyper_reader *r, const ffn_shape *f)
     return f->neuron_count > 0 || r->family->mixers != MIXERS_BLOCKS;
 }
 
-/* Gives the layers their experts: those behind the leading ones without. */
+/* Gives the layers their experts: those behind the leading ones without, and of these the last of every so many. */
 static hearth_status read_experts(const hyper_reader *r)
 {
     uint32_t count = 0, dense = 0, shared = r->family->one_shared, shared_neurons = 0, latent = 0, period = 1;
@@ -440,6 +440,8 @@ static hearth_status read_experts(const hyper_reader *r)
         return HEARTH_OK;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
     TRY(hyper_size(r, "interleave_moe_layer_step", &period, &found));
+    if (period == 0)
+        return hyper_fail(r, HEARTH_FORMAT, "interleave_moe_layer_step", "is 0");
     TRY(hyper_size(r, "expert_shared_count", &shared, &found));
     TRY(hyper_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
     TRY(hyper_size(r, "moe_latent_size", &latent, &found));

@@ -203,8 +203,11 @@ static hearth_status norms_plainly(const hyper_reader *r, bool *out)
     char key[KEY_SIZE];
     uint32_t experts = 0;
     bool found;
+    *out = false;
+    if (!r->family->norm_plain)
+        return HEARTH_OK;
     TRY(hyper_size(r, "expert_count", &experts, &found));
-    *out = r->family->norm_plain && experts != 128;
+    *out = experts != 128;
     hyper_key(key, r->family, PLAIN_NORM_KEY);
     return checkpoint_get_bool(r->source, key, out, &found, r->error);
 }

@@ -67,6 +67,8 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
         say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
     if (a->norm_plain)
         say(out, size, "; queries and keys normed without weights");
+    if (a->grows)
+        say(out, size, "; scores grow with the position");
     if (a->softcap > 0)
         say(out, size, "; scores capped at %g", (double)a->softcap);
     if (l->sinks)

@@ -59,9 +59,9 @@ static void add_model(hash128 *h, const hearth_model *model)
         layer_mixer_matrices(l, mixer);
         for (size_t m = 0; m < MIXER_MATRICES; m++)
             add_matrix(h, mixer[m]);
-        const matrix *all[] = {&l->gate, &l->up,          &l->down,      &l->down_t,      &l->fc1,
-                               &l->fc2,         &l->router,    &l->mask_in,     &l->mask_out,
-                               &l->shared.gate, &l->shared.up, &l->shared.down, &l->shared.down_t};
+        const matrix *all[] = {&l->gate,      &l->up,          &l->down,         &l->down_t,   &l->fc1,
+                               &l->fc2,       &l->router,      &l->mask_in,      &l->mask_out, &l->shared.gate,
+                               &l->shared.up, &l->shared.down, &l->shared.down_t};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)
             add_matrix(h, all[m]);
         const norm_weights *norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};

@@ -148,9 +148,10 @@ static hearth_status survey_kind(surveyor *s, uint32_t kind, bool *head)
     if (*head)
         s->out->head[SIDE_DEVICE] = timing_head(t);
     *head = false;
-    if (!l->splits)
+    uint32_t half = load_neurons(l, l->neurons / 2);
+    if (half == 0)
         return HEARTH_OK;
-    status = time_share(s, layer, load_neurons(l, l->neurons / 2), false);
+    status = time_share(s, layer, half, false);
     if (is_too_large(status))
         return HEARTH_OK;
     TRY(status);

@@ -186,7 +186,7 @@ INLINE void fetch_accumulate(int format, const uchar *w, const uint *listed, uin
     uint row = part_begin(part, rows, parts) + LANE, each = block_values(format), bytes = block_value_bytes(format);
     const uchar *from = row_of(format, w, row, columns);
     if (!listed && row < part_begin(part + 1, rows, parts) && LANE < MOST_AHEAD / (ACCUMULATE_COLUMNS_ITEM / each * bytes))
-        fetch_ahead(from + (size_t)left / each * bytes, from + (size_t)right / each * bytes, MOST_AHEAD);
+        fetch_ahead(from + (size_t)left / each * bytes, from + (size_t)right / each * bytes);
 }
 #endif
 

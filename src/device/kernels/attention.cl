@@ -377,8 +377,8 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, uint heads, uint kv_heads,
                    uint length, uint window, uint chunked, uint grows, uint splits, uint stride_q, uint first_row,
-                   uint most_rows, float scale, float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
-                   LOCAL float *shared)
+                   uint most_rows, float scale, float softcap, uint group, uint groups, LOCAL float *scratch,
+                   LOCAL float *weights, LOCAL float *shared)
 {
     bool whole =
         length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 && length <= ATTEND_SCRATCH / ATTEND_QUERIES;

@@ -57,7 +57,6 @@ struct __attribute__((aligned(16))) float4 {
  * lets the next one begin at once, does what needs nothing that others compute (`ahead`), and then waits until the one before it
  * has ended and what it wrote can be seen. Here those instructions are comments, since older devices do not have them; the loader
  * makes instructions of them where that is asked for (cuda_kernels.c). */
-#define FROM_SM_90       "//sm_90 "
 #define LET_NEXT_BEGIN() asm volatile(FROM_SM_90 "griddepcontrol.launch_dependents;" ::: "memory")
 #define AWAIT_INPUT()    asm volatile(FROM_SM_90 "griddepcontrol.wait;" ::: "memory")
 #define KERNEL_AHEAD(name, PARAMETERS, ahead)                                                                  \
@@ -147,10 +146,10 @@ INLINE bool begins_early(void)
 /* The most bytes that a group fetches ahead: with all groups of a device less than half of a cache of 50 MB. */
 #define MOST_AHEAD 16384u
 
-/* Begins to bring what lies before `end`, at most `most` bytes of it, into the device's cache, unless it begins within 16 bytes. */
-INLINE void fetch_ahead(const uchar *from, const uchar *end, uint most)
+/* Begins to bring what lies before `end`, at most MOST_AHEAD bytes of it, into the device's cache, unless it begins within 16 bytes. */
+INLINE void fetch_ahead(const uchar *from, const uchar *end)
 {
-    uint bytes = (uint)(end - from) < most ? (uint)(end - from) : most;
+    uint bytes = (uint)(end - from) < MOST_AHEAD ? (uint)(end - from) : MOST_AHEAD;
     if (((size_t)from & 15) == 0 && bytes >= 16)
         asm volatile(FROM_SM_90 "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes & ~15u) : "memory");
 }

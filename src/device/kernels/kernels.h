@@ -40,6 +40,9 @@
 #define MOST_EXPERTS 1024
 /* The most streams of the residual. */
 #define MOST_STREAMS 8
+/* What stands before an instruction of PTX that only devices of compute capability 9.0 have: it makes a comment of it, until the
+ * loader takes it away (cuda_ptx_for_early). */
+#define FROM_SM_90 "//sm_90 "
 
 /* The fields of a row of the step record. That is the first parameter of every kernel and holds what differs from step
  * to step: `count` (T), then a `row` for each token, so that a short step needs no more of it than its rows. All are
@@ -231,8 +234,9 @@
         V(halves) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
- * them (0: all), or with `chunked` those from the last multiple of `window` on. Only with `grows` the row's score_gain counts. Split s is the positions [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, and
- * then softcap * tanh(score / softcap) unless softcap is 0.
+ * them (0: all), or with `chunked` those from the last multiple of `window` on. Split s is the positions
+ * [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, with `grows` times 1 + the row's score_gain,
+ * and then softcap * tanh(score / softcap) unless softcap is 0.
  * Takes the rows from `first_row` on, at most `most_rows`: a long step's results of all splits would need much memory.
  * partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
  * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),

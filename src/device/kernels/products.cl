@@ -218,10 +218,10 @@ INLINE void fetch_product(int format, const uchar *w, const ushort *scales, cons
     uint first = GROUP * TEAMS * PRODUCT_ROWS, end = least(first + TEAMS * PRODUCT_ROWS, rows);
     if (LANE != 0 || list || first >= rows)
         return;
-    fetch_ahead(row_of(format, w, first, columns), row_of(format, w, end, columns), MOST_AHEAD);
+    fetch_ahead(row_of(format, w, first, columns), row_of(format, w, end, columns));
     if (block_scale_bytes(format) > 0)
         fetch_ahead((const uchar *)scales_of(format, scales, first, columns),
-                    (const uchar *)scales_of(format, scales, end, columns), MOST_AHEAD);
+                    (const uchar *)scales_of(format, scales, end, columns));
 }
 #endif
 
