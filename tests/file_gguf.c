@@ -85,7 +85,8 @@ static void goldens_open(void **state)
     glob_t found;
     size_t folders = 0;
     assert_int_equal(glob(GOLDEN "/*/model.gguf", 0, NULL, &found), 0);
-    assert_int_equal(found.gl_pathc, 77); /* all but bamboo, gpt-oss-fractional, llama4-chunks and mixtral-drelu-predictor */
+    /* all but bamboo, gpt-oss-fractional, llama4-chunks and mixtral-drelu-predictor */
+    assert_int_equal(found.gl_pathc, 77);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         checkpoint *c = open_gguf(found.gl_pathv[i]);
         const key_value *tokens;

@@ -130,8 +130,8 @@ static void check_chosen_case(check *c, device *d, number_format format, bool ro
     bool adds = random_below(rng, 2);
     choice k = choice_new(columns, tokens, rounded ? 32 : 8, rng);
     snprintf(c->size, sizeof(c->size), "%s, %u of %u experts, %u rows, %u columns, %u tokens%s%s",
-             number_formats[format].name, k.own, k.experts, k.rows, k.columns, k.tokens,
-             rounded ? " of 8 bits" : "", adds ? ", added" : "");
+             number_formats[format].name, k.own, k.experts, k.rows, k.columns, k.tokens, rounded ? " of 8 bits" : "",
+             adds ? ", added" : "");
     placed p = placed_new(d, format, k.own * k.rows, columns, false, rng);
     input in = input_new(d, rounded, tokens, k.stride, rng);
     size_t n = (size_t)tokens * k.rows;

@@ -202,7 +202,7 @@ static uint32_t rank_of(const ffn_shape *f, const int32_t *counts, uint32_t expe
     for (uint32_t i = 0; i < ffn_routed(f); i++)
         sums[i / f->expert_neurons] += counts[i];
     for (uint32_t e = 0; e < f->router.expert_count; e++)
-        rank += sums[e] > sums[expert] || (sums[e] == sums[expert] && e < expert);
+        rank += sums[e] > sums[expert] || (e < expert && sums[e] == sums[expert]);
     return rank;
 }
 

@@ -220,6 +220,12 @@ static void add_pieces(scratch *b, size_t first, size_t count, size_t most)
             (row_piece){(uint32_t)(first + i), (uint32_t)(count - i < rows ? count - i : rows)};
 }
 
+/* Returns the first position that a layer with chunks sees of those up to `position`; 0 without chunks. */
+static size_t chunk_begin(const attention_shape *a, size_t position)
+{
+    return a->chunked && a->window > 0 ? position / a->window * a->window : 0;
+}
+
 /* Cuts the rows of a batch into pieces. */
 static void cut_rows(const attention_job *job, size_t count)
 {
@@ -229,16 +235,10 @@ static void cut_rows(const attention_job *job, size_t count)
     b->piece_count = 0;
     for (size_t i = 1; i <= count; i++)
         if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1 ||
-            (a->chunked && b->position[i] % a->window == 0)) {
+            (a->chunked && chunk_begin(a, b->position[i]) == b->position[i])) {
             add_pieces(b, first, i - first, most);
             first = i;
         }
-}
-
-/* Returns the first position that a layer with chunks sees. */
-static size_t chunk_begin(const attention_shape *a, size_t position)
-{
-    return position / a->window * a->window;
 }
 
 /* Computes the attention of one row for `heads` query heads from `query` on, which share a key/value head. */
@@ -272,7 +272,7 @@ static void attend_piece(const attention_job *job, row_piece piece, size_t query
                       .length = a->head_length,
                       .cache = kv_head(&s->cache, job->cached, sequence, head),
                       .seen = s->scratch.position[piece.first] + 1,
-                      .first = a->chunked ? chunk_begin(a, s->scratch.position[piece.first]) : 0,
+                      .first = chunk_begin(a, s->scratch.position[piece.first]),
                       .window = a->chunked ? 0 : a->window,
                       .scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL}};
     s->engine->runtime->kernels.attend_rows[kv_formats[s->cache.format].stored](&run);
