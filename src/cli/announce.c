@@ -114,7 +114,9 @@ static void say_mode(const loaded *l)
             hearth_guarantee_name(guarantee));
     if (is_dense(l))
         fprintf(stderr, ": every neuron is computed%s\n",
-                guarantee == HEARTH_GUARANTEE_BITWISE ? "" : ", with down rounded once more");
+                guarantee == HEARTH_GUARANTEE_REQUANTISED ? ", with down rounded once more"
+                : guarantee == HEARTH_GUARANTEE_EXACT     ? "; sums may round differently"
+                                                          : "");
     else
         fprintf(stderr, ": %s\n", guarantees[guarantee].claim);
 }
