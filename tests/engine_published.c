@@ -360,6 +360,34 @@ static void llama4_as_published(void **state)
     expect_refused("llama4", config, "config.json: moe_layers: are not those of interleave_moe_layer_step");
 }
 
+/* Qwen3-VL-MoE was published with a row per input in its experts. */
+static bool turn_experts(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    if (!strstr(t->name, ".experts."))
+        return false;
+    assert_int_equal(t->rank, 3);
+    stored_tensor turned = *t;
+    size_t columns = t->shape[0], rows = t->shape[1], all = columns * rows * t->shape[2];
+    uint16_t *values = arena_new_array(&to->memory, all, sizeof *values);
+    const uint16_t *old = t->data;
+    assert_int_equal(t->size_bytes, all * sizeof *values);
+    for (size_t i = 0; i < all; i++) {
+        size_t expert = i / (rows * columns), row = i / columns % rows, column = i % columns;
+        values[(expert * columns + column) * rows + row] = old[i];
+    }
+    turned.data = values;
+    turned.shape[0] = rows, turned.shape[1] = columns;
+    assert_int_equal(checkpoint_add_tensor(to, &turned, NULL), HEARTH_OK);
+    return true;
+}
+
+static void turned_experts(void **state)
+{
+    (void)state;
+    expect_same("qwen3-vl-moe", config_of("qwen3-vl-moe"), turn_experts);
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -434,6 +462,7 @@ int main(void)
                                        cmocka_unit_test(sizes_by_layer),
                                        cmocka_unit_test(puzzle_as_published),
                                        cmocka_unit_test(llama4_as_published),
-                                       cmocka_unit_test(norms_of_others)};
+                                       cmocka_unit_test(norms_of_others),
+                                       cmocka_unit_test(turned_experts)};
     return run_group(tests, NULL, NULL);
 }

@@ -531,6 +531,7 @@ static hearth_status read_experts(folder_reader *r)
             return fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, r->family->expert_width);
         TRY(folder_set_size(r, "expert_feed_forward_length", width));
     }
+    r->layer.ffn.expert_neurons = r->family->expert_width ? width : r->layer.ffn.neuron_count;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         TRY(get_same(r, sizes[i].config_key, &size, &found));
         if (found)

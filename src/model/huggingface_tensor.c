@@ -92,12 +92,30 @@ static hearth_status order_values(folder_reader *r, const tensor_rule *rule, sto
     return vector || (rule->flags & TENSOR_FLAT) ? copy_in_order(r, t) : HEARTH_OK;
 }
 
+/* Returns whether stacked matrices of experts have a row per input, as `down` beside them tells by its shape: Qwen3-VL-MoE was
+ * published so, and transformers 5 writes it otherwise under the same names. stored: the name of one of them. */
+static bool experts_lie_transposed(const folder_reader *r, const char *stored)
+{
+    static const char both[] = "gate_up_proj", down_name[] = "down_proj";
+    const char *at = strstr(stored, both), *behind = at ? at + sizeof both - 1 : NULL;
+    char name[2 * TENSOR_NAME_SIZE];
+    uint64_t width = r->layer.ffn.expert_neurons, d = r->hyper.embedding_length;
+    if (!at && !strstr(stored, down_name))
+        return false;
+    if (at)
+        snprintf(name, sizeof name, "%.*s%s%s", (int)(at - stored), stored, down_name, behind);
+    else
+        snprintf(name, sizeof name, "%s", stored);
+    const stored_tensor *down = checkpoint_find_tensor(r->folder, name);
+    return down && down->rank == 3 && width != d && down->shape[0] == d && down->shape[1] == width;
+}
+
 /* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
  * input, of each of stacked matrices, and with half of the values of a row where two tensors take turns in it, or follow each
  * other. */
-static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, bool transposed, stored_tensor *t)
 {
-    bool transposed = rule->flags & TENSOR_TRANSPOSED, halves = rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF);
+    bool halves = rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF);
     size_t step = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1, first = rule->flags & TENSOR_ODD ? 1 : 0;
     if (t->rank < 2 || t->rank > 3 || number_is_block(t->format) || t->shape[0] % (halves ? 2 : step) != 0)
         return HEARTH_OK; /* binding refuses it */
@@ -183,9 +201,11 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         TRY(negate_exponents(r, t));
     if (rule->flags & (TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS))
         TRY(order_values(r, rule, t));
-    if ((rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF)) && !(rule->flags & TENSOR_TRANSPOSED))
+    bool transposed = (rule->flags & TENSOR_TRANSPOSED) ||
+                      ((rule->flags & TENSOR_EXPERTS) && t->rank == 3 && experts_lie_transposed(r, stored->name));
+    if ((rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF)) && !transposed)
         return take_half(r, rule, stored->name, t);
-    return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
+    return transposed || (rule->flags & (TENSOR_EVEN | TENSOR_ODD)) ? rearrange(r, rule, transposed, t) : HEARTH_OK;
 }
 
 /* Refuses a folder of which some tensors hold all experts of a layer and others a single one. */
