@@ -7,7 +7,7 @@
  * Covers: src/plan/members.c
  *
  * A machine that is accepted is printed and read again, and is then the same. A shape is read in every mode: whatever a plan
- * computes with is finite, chances are from 0 to 1, and a neuron saves at least what the next one does. */
+ * computes with is finite, chances are from 0 to 1, a neuron saves at least what the next one does, and units stay whole. */
 #include "../src/plan/load.h"
 #include "../src/plan/machine.h"
 
@@ -69,6 +69,22 @@ static void check_layer(const layer_load *l)
     }
 }
 
+/* Neurons that may be on the device are whole units behind those that every token needs, and as many as were wanted but for less
+ * than a unit. */
+static void check_units(layer_load l, uint32_t always, uint32_t unit)
+{
+    l.always = always < l.neurons ? always : l.neurons;
+    l.unit = unit;
+    for (uint64_t wanted = 0; wanted <= 2 * (uint64_t)l.neurons + 2; wanted = wanted * 2 + 1) {
+        uint32_t got = load_neurons(&l, (uint32_t)wanted);
+        need(got == l.neurons || got <= wanted);
+        need(got == l.neurons || got == 0 || unit <= 1 || (got >= l.always && (got - l.always) % unit == 0));
+        need(got + (uint64_t)unit > wanted || got == l.neurons || (unit > 1 && wanted < l.always));
+    }
+    l.splits = false;
+    need(load_neurons(&l, l.neurons / 2) == (l.neurons / 2 == l.neurons ? l.neurons : 0));
+}
+
 static void try_shape(const json_t *root, const char *mode, double density)
 {
     model_load m;
@@ -77,7 +93,7 @@ static void try_shape(const json_t *root, const char *mode, double density)
         need(m.layer_count > 0 && m.row_values > 0 && is_size(m.embedding_bytes) && is_size(m.head_bytes));
         for (uint32_t i = 0; i < m.layer_count; i++)
             if (i == 0 || m.layers[i].kind != m.layers[i - 1].kind)
-                check_layer(&m.layers[i]);
+                check_layer(&m.layers[i]), check_units(m.layers[i], i, 1 + i % 5);
     }
     load_free(&m);
 }
