@@ -437,7 +437,7 @@ static void norms_of_others(void **state)
             hearth_model *m;
             stack_check(gguf_open(&c, golden_path(path, sizeof path, cases[i].model, "model.gguf"), &error), &error);
             stack_check(checkpoint_set_bool(c, cases[i].key, said, &error), &error);
-            stack_check(model_check(&m, c, NULL, &error), &error);
+            stack_check(model_bind(&m, c, NULL, &error), &error);
             assert_int_equal(m->layers[0].attention.norm_plain, cases[i].known && said);
             assert_false(
                 m->layers[m->hyper.layer_count - 1].attention.norm_plain); /* which of Llama 4 does not rotate */
