@@ -175,6 +175,14 @@ static void every_family_on_every_device(void **state)
     }
 }
 
+/* Opens a golden and its GGUF on a device. */
+static void open_golden_on(golden *g, stack *s, const char *name, const char *spec)
+{
+    char path[600];
+    golden_load(g, name);
+    open_placed_model(s, open_runtime(spec, 1), golden_path(path, sizeof path, name, "model.gguf"));
+}
+
 /* Where a layer has no matrix of values (Gemma 4 31B's, which no golden is like), they are its keys before their norm: on a
  * device as on the CPU, whose own way golden gemma4-moe proves. */
 static void keys_may_be_values(void **state)
@@ -184,10 +192,7 @@ static void keys_may_be_values(void **state)
     for (size_t i = 0; i < specs->count; i++) {
         golden g;
         stack s;
-        char path[600];
-        golden_load(&g, "gemma4-e");
-        open_placed_model(&s, open_runtime(specs->text[i], 1),
-                          golden_path(path, sizeof path, "gemma4-e", "model.gguf"));
+        open_golden_on(&g, &s, "gemma4-e", specs->text[i]);
         for (uint32_t layer = 0; layer < s.info.layer_count; layer++)
             s.model->layers[layer].v = (matrix){0};
         open_placed(&s, NULL, HEARTH_MODE_DENSE, false, all_rows);
@@ -446,17 +451,14 @@ static void networks_beside_experts_stay_as_stored(void **state)
     for (size_t i = 0; i < specs->count; i++) {
         golden g;
         stack s;
-        char path[600];
         arena memory = {0};
-        golden_load(&g, "gemma4-moe");
-        hearth_runtime *runtime = open_runtime(specs->text[i], 1);
-        open_placed_model(&s, runtime, golden_path(path, sizeof path, "gemma4-moe", "model.gguf"));
+        open_golden_on(&g, &s, "gemma4-moe", specs->text[i]);
         make_whole_blocks(s.model, &memory);
         hearth_model_describe(s.model, &s.info);
         for (size_t w = 0; w < sizeof in_blocks / sizeof *in_blocks; w++)
             compare_places(&s, &g, "gemma4 drawn", specs->text[i], CUT, true, &in_blocks[w]);
         hearth_model_close(s.model);
-        hearth_runtime_destroy(runtime);
+        hearth_runtime_destroy(s.runtime);
         golden_free(&g);
         arena_clear(&memory);
     }

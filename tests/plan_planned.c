@@ -45,6 +45,20 @@ static void close_beside(beside *b)
     hearth_runtime_destroy(b->runtime);
 }
 
+/* Puts a made tune file onto the model of `b`, which becomes *plain: the caller closes both. Returns what the file says. */
+static tune *count_neurons(beside *b, hearth_model **plain)
+{
+    char path[128];
+    hearth_error error = {0};
+    tune *t = make_tune(b->model, MADE_COUNTS, FORMAT_F16, 8);
+    *plain = b->model;
+    snprintf(path, sizeof path, "%s/made.tune", folder);
+    if (tune_write(path, t, *plain, &error) != HEARTH_OK ||
+        hearth_model_with_tune(&b->model, *plain, path, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    return t;
+}
+
 static planned_options free_options(void)
 {
     return (planned_options){.layers = PLAN_FREE, .neurons = PLAN_FREE, .no_guard = true, .context = 32};
@@ -147,15 +161,9 @@ static void the_hottest_are_on_the_device(void **state)
     (void)state;
     beside b;
     planned p = {0};
-    char path[128];
-    hearth_error error = {0};
+    hearth_model *plain;
     open_beside(&b, MODEL);
-    hearth_model *plain = b.model;
-    tune *t = make_tune(plain, MADE_COUNTS, FORMAT_F16, 8);
-    snprintf(path, sizeof path, "%s/made.tune", folder);
-    if (tune_write(path, t, plain, &error) != HEARTH_OK ||
-        hearth_model_with_tune(&b.model, plain, path, &error) != HEARTH_OK)
-        fail_msg("%s", error.text);
+    tune *t = count_neurons(&b, &plain);
     planned_options options = free_options();
     options.plan_only = true;
     options.layers = UINT32_MAX - 1;
@@ -177,10 +185,9 @@ static void the_hottest_are_on_the_device(void **state)
         assert_true(least >= most);
     }
     planned_close(&p);
-    hearth_model_close(b.model);
-    b.model = plain;
-    tune_close(t);
     close_beside(&b);
+    hearth_model_close(plain);
+    tune_close(t);
 }
 
 /* Returns how many of the neurons [begin, end) of a layer are on the device. */
@@ -214,15 +221,9 @@ static void experts_are_whole(void **state)
     for (int counted = 0; counted < 2; counted++) {
         beside b;
         planned p = {0};
-        char path[128];
-        hearth_error error = {0};
+        hearth_model *plain = NULL;
         open_beside(&b, SHARED);
-        hearth_model *plain = b.model;
-        tune *t = make_tune(plain, MADE_COUNTS, FORMAT_F16, 8);
-        snprintf(path, sizeof path, "%s/experts.tune", folder);
-        if (counted && (tune_write(path, t, plain, &error) != HEARTH_OK ||
-                        hearth_model_with_tune(&b.model, plain, path, &error) != HEARTH_OK))
-            fail_msg("%s", error.text);
+        tune *t = counted ? count_neurons(&b, &plain) : NULL;
         planned_options options = free_options();
         options.mode = HEARTH_MODE_DENSE;
         options.layers = UINT32_MAX - 1;
@@ -244,11 +245,9 @@ static void experts_are_whole(void **state)
         assert_true(difference(p.base.engine, p.engine) < 1e-4);
         assert_true(fabs((double)p.engine->uploaded->bytes - p.plan.device.weights) <= 0.05 * p.plan.device.weights);
         planned_close(&p);
-        if (counted)
-            hearth_model_close(b.model);
-        b.model = plain;
-        tune_close(t);
         close_beside(&b);
+        hearth_model_close(plain);
+        tune_close(t);
     }
 }
 

@@ -247,9 +247,8 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     const hearth_session *s = job->s;
     const attention_shape *a = &job->l->attention;
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
-    size_t seen = s->scratch.position[row] + 1, first = a->window && seen > a->window ? seen - a->window : 0;
-    if (a->chunked)
-        first = chunk_begin(a, s->scratch.position[row]);
+    size_t position = s->scratch.position[row], seen = position + 1;
+    size_t first = a->chunked ? chunk_begin(a, position) : a->window && seen > a->window ? seen - a->window : 0;
     attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};

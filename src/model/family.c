@@ -31,18 +31,24 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"mamba_proj_bias", false, false}, {"use_bias", false, false}, \
     {"use_conv_bias", true, true}
 
-#define LLAMA4                                                                                               \
-    .rope_base = 500000, .windows_rotate = true, .folder_window = true, .default_window = 8192, .file_window = 8192, \
-    .chunked = true, .without_window = {.period = 4}, .growth = 0.1f, .norm_plain = true, .scoring = ROUTER_SIGMOID, \
-    .unshared = true, .file_unshared = true, .input_shares = true, .one_shared = true, .expert_width = "intermediate_size", \
-    .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama4_layer)
-
 #define HUNYUAN_SETTINGS {"use_qk_norm", true, true}, {"use_mla", false, false}, {"use_cla", false, false}
 
 #define DEEPSEEK                                                                                             \
     .latent_attention = true, .file_unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, \
     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"rope_interleave", true, true}},                \
     TENSORS(llama_tensors, deepseek2_layer)
+
+#define EXAONE_MOE                                                                                           \
+    .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096,           \
+    .without_window = {.period = 4}, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",     \
+    .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS},                       \
+    TENSORS(llama_tensors, exaone_moe_layer)
+
+#define NEMOTRON_H_MOE                                                                                       \
+    .mixture = true, .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS,            \
+    .recurrence = RECURRENCE_MAMBA2, .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, \
+    .expert_width = "moe_intermediate_size", .required = {NEMOTRON_H_SETTINGS},                              \
+    TENSORS(nemotron_h_tensors, nemotron_h_layer)
 
 const family families[] = {
     {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM",
@@ -78,15 +84,13 @@ const family families[] = {
      .pairing = ROPE_HALVES, .rope_base = 1e6f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, glm4_moe_layer)},
     /* Layers that rotate see chunks, norm queries and keys, and let scores be; in the others, which see everything, scores grow. */
-    {.name = "llama4", .model_type = "llama4_text", .architecture = "Llama4ForCausalLM", LLAMA4},
-    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoeForCausalLM",
-     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
-     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
-     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone_moe_layer)},
-    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoEForCausalLM", /* as it was published */
-     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
-     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
-     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone_moe_layer)},
+    {.name = "llama4", .model_type = "llama4_text", .architecture = "Llama4ForCausalLM",
+     .rope_base = 500000, .windows_rotate = true, .folder_window = true, .default_window = 8192, .file_window = 8192,
+     .chunked = true, .without_window = {.period = 4}, .growth = 0.1f, .norm_plain = true, .scoring = ROUTER_SIGMOID,
+     .unshared = true, .file_unshared = true, .input_shares = true, .one_shared = true, .expert_width = "intermediate_size",
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama4_layer)},
+    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoeForCausalLM", EXAONE_MOE},
+    {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoEForCausalLM", EXAONE_MOE}, /* as it was published */
     {.name = "afmoe", .model_type = "afmoe", .architecture = "AfmoeForCausalLM",
      .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 1024, .without_window = {.period = 4},
      .gated_attention = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .embedding_by_width = true,
@@ -254,15 +258,9 @@ const family families[] = {
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
     /* Nemotron 3: the networks have experts */
-    {.name = "nemotron_h_moe", .model_type = "nemotron_h", .architecture = "NemotronHForCausalLM", .mixture = true,
-     .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
-     .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
-     .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    {.name = "nemotron_h_moe", .model_type = "nemotron_h", .architecture = "NemotronHForCausalLM", NEMOTRON_H_MOE},
     /* Nemotron 3 Puzzle: each layer's experts have their own width, and a token uses as many as the layer says */
-    {.name = "nemotron_h_moe", .model_type = "nemotron_h_puzzle", .architecture = "NemotronHPuzzleForCausalLM", .mixture = true,
-     .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
-     .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
-     .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    {.name = "nemotron_h_moe", .model_type = "nemotron_h_puzzle", .architecture = "NemotronHPuzzleForCausalLM", NEMOTRON_H_MOE},
     /* Granite 4 */
     {.name = "granitehybrid", .model_type = "granitemoehybrid", .architecture = "GraniteMoeHybridForCausalLM",
      .unrotated = true, .mixers = MIXERS_KEYS, .recurrence = RECURRENCE_MAMBA2, .unit_scale = true, .default_epsilon = 1e-6f,
