@@ -45,6 +45,7 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_VOCABULARY] = 6,
                                                 [DIMENSION_POSITIONS] = 16,
                                                 [DIMENSION_HEADS] = 2,
+                                                [DIMENSION_GATES] = 8,
                                                 [DIMENSION_RESULT] = 6,
                                                 [DIMENSION_QUERY_RANK] = 4,
                                                 [DIMENSION_SHORT_QUERY] = 8,
@@ -326,7 +327,7 @@ static void touch_attention(const model_layer *l, uint32_t d)
                               l->value_up.rows != a->head_count * a->value_length || l->v.data))
         abort();
     touch_matrix(&l->attention_gate);
-    if (l->attention_gate.data && (!a->gated || l->attention_gate.rows != query))
+    if (l->attention_gate.data && (a->gate_length == 0 || l->attention_gate.rows != gate_width(a)))
         abort();
     if (a->chunked && a->window == 0)
         abort();

@@ -71,7 +71,11 @@ static const char *const family_cases[] = {"bamboo",
                                            "hunyuan-moe",
                                            "nemotron-h-puzzle",
                                            "llama4",
-                                           "llama4-chunks"};
+                                           "llama4-chunks",
+                                           "hy-v3",
+                                           "bailing-moe2",
+                                           "muse-glimmer",
+                                           "laguna"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

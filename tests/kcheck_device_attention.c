@@ -327,7 +327,17 @@ typedef struct attended {
     void *keys, *values;
     size_t window, splits;
     bool chunked, grows;
+    bool by_head, softplus; /* of gates: one for a head; how they open */
 } attended;
+
+/* Gates of a head. */
+static uint32_t gate_length(const shape *p, const attended *a)
+{
+    return a->by_head ? 1 : (uint32_t)p->length;
+}
+
+/* softplus_of errs as exp does, and by the rounding of its series. */
+#define SOFTPLUS_ERROR (EXP_ERROR + 16 * EPSILON)
 
 /* Returns the first position that a row sees of [0, end). */
 static size_t first_seen(const attended *a, size_t end)
@@ -379,8 +389,11 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
         }
-        double gate = a->gates ? 1 / (1 + exp(-(double)a->gates[t * p->stride_q + head * p->length + k])) : 1;
-        double slip_of_gate = a->gates ? EXP_ERROR + 5 * EPSILON : 0;
+        size_t at = t * p->stride_q + head * gate_length(p, a) + (a->by_head ? 0 : k);
+        double shut = a->gates ? (double)a->gates[at] : 0, gate = a->gates ? 1 / (1 + exp(-shut)) : 1;
+        if (a->gates && a->softplus)
+            gate = fmax(shut, 0) + log1p(exp(-fabs(shut)));
+        double slip_of_gate = a->gates ? (a->softplus ? SOFTPLUS_ERROR : EXP_ERROR + 5 * EPSILON) : 0;
         expect_close(c, k, want * gate, got[k],
                      gate * (magnitude * (error + slip_of_gate) + tiny) + TINY * (1 + magnitude));
     }
@@ -418,6 +431,8 @@ static attended attended_new(const shape *p, size_t s, uint64_t *rng)
     a.values = random_cache(p, rng);
     a.chunked = a.window > 0 && random_below(rng, 2);
     a.grows = random_below(rng, 2);
+    a.by_head = random_below(rng, 2);
+    a.softplus = random_below(rng, 2);
     return a;
 }
 
@@ -433,8 +448,8 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
                   UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
-                  room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first),
-                  UINT(most));
+                  room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q),
+                  UINT(gate_length(p, a)), UINT(a->softplus), UINT(first), UINT(most));
     }
 }
 
@@ -448,7 +463,7 @@ static void check_join_8(check *c, device *d, const shape *p, const attended *a,
     DEVICE_DO(c, d, DEVICE_attend_join_8, CHECKED_ROWS * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
               a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER, room_of(&to[0]),
               room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(p->heads), UINT(p->length), UINT(a->splits),
-              UINT(p->stride_q), UINT(0), UINT(CHECKED_ROWS));
+              UINT(p->stride_q), UINT(gate_length(p, a)), UINT(a->softplus), UINT(0), UINT(CHECKED_ROWS));
     float *got = content_of(c, &to[0]);
     expect_same(c, "what attend_join gives", mixed, got, values * sizeof(float));
     expect_rounded(c, mixed, values, &to[1], &to[2], &to[3]);

@@ -153,6 +153,9 @@ static void embed(const recorder *r)
     LAUNCH(r, device_kernel_of(OF_EMBED, w->embedding.format), r->rows, BUFFER(w->embedding.w),
            BUFFER(w->embedding.scales), BUFFER(r->v->x), UINT(h->embedding_length), UINT(0), UINT(0),
            UINT(FINISH_STORE), FLOAT(h->embedding_scale));
+    if (h->embedding_norm)
+        record_norm_ranges(r, &(device_norm){NULL, NULL},
+                           (ranges){r->v->x, 0, 1, h->embedding_length, h->embedding_length}, r->v->x, FINISH_STORE, 1);
     if (w->positions.w)
         LAUNCH(r, device_kernel_of(OF_EMBED, w->positions.format), r->rows, BUFFER(w->positions.w),
                BUFFER(w->positions.scales), BUFFER(r->v->x), UINT(h->embedding_length), UINT(1),

@@ -87,7 +87,8 @@ static void attention(const recorder *r, uint32_t layer)
            UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
     if (a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
-    device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
+    device_argument gates =
+        a->gate_length > 0 ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&
                   a->head_length % Q8_BLOCK == 0 && !latent;
@@ -102,11 +103,12 @@ static void attention(const recorder *r, uint32_t layer)
         if (rounds)
             LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),
-                   UINT(a->head_length), UINT(splits), UINT(stride), UINT(first), UINT(rows));
+                   UINT(a->head_length), UINT(splits), UINT(stride), UINT(a->gate_length), UINT(a->gate_softplus),
+                   UINT(first), UINT(rows));
         else
             LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
-                   BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),
-                   UINT(rows));
+                   BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride),
+                   UINT(a->gate_length), UINT(a->gate_softplus), UINT(first), UINT(rows));
     }
     if (rounds)
         *r->rounded = v->mixed;

@@ -75,13 +75,20 @@ void record_product(const recorder *r, const device_matrix *m, const input *in, 
 
 /* ------------------------------------------------------------------ norms and blocks */
 
-void record_norm_ranges(const recorder *r, const device_norm *w, ranges x, const device_buffer *to, unsigned finish,
-                        float factor)
+/* record_norm_ranges with an epsilon of its own. */
+static void norm_ranges(const recorder *r, const device_norm *w, float epsilon, ranges x, const device_buffer *to,
+                        unsigned finish, float factor)
 {
     const hyperparameters *h = &r->model->hyper;
     LAUNCH(r, DEVICE_norm_ranges, r->rows * x.count, BUFFER_FROM(x.of, x.at * sizeof(float)), BUFFER(w->weight),
            BUFFER(w->bias), BUFFER_FROM(to, x.at * sizeof(float)), UINT(x.count), UINT(x.length), UINT(x.stride),
-           UINT(h->norm == NORM_LAYER), UINT(finish), FLOAT(h->norm_epsilon), FLOAT(factor));
+           UINT(h->norm == NORM_LAYER), UINT(finish), FLOAT(epsilon), FLOAT(factor));
+}
+
+void record_norm_ranges(const recorder *r, const device_norm *w, ranges x, const device_buffer *to, unsigned finish,
+                        float factor)
+{
+    norm_ranges(r, w, r->model->hyper.norm_epsilon, x, to, finish, factor);
 }
 
 void record_norm(const recorder *r, const device_norm *w, const device_buffer *from, uint32_t width,
@@ -128,7 +135,7 @@ void record_add(const recorder *r, const device_norm *post, block_result b)
     }
     if (b.sums != r->v->added || b.bias || b.answer)
         record_reduce(r, &b, r->v->added, FINISH_STORE, 1);
-    record_norm_ranges(r, post, (ranges){r->v->added, 0, 1, d, d}, r->v->x, FINISH_ADD, h->residual_scale);
+    norm_ranges(r, post, h->post_epsilon, (ranges){r->v->added, 0, 1, d, d}, r->v->x, FINISH_ADD, h->residual_scale);
 }
 
 bool record_output(const recorder *r, const device_matrix *m, const device_buffer *values, bool at_once)

@@ -46,7 +46,7 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
         [MIXER_QUERY] = {&l->q, query, "attn_q"},
         [MIXER_KEY] = {&l->k, key, "attn_k"},
         [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
-        [MIXER_GATE] = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, a->gated ? query : 0, "attn_gate"}};
+        [MIXER_GATE] = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"}};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
                                      [MIXER_SILU_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
                                      [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},

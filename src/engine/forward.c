@@ -30,19 +30,19 @@
 /* ------------------------------------------------------------- rows of a batch */
 
 /* Applies a norm of the model to n values; out may be x. */
-static void norm_row(const hearth_engine *e, const norm_weights *w, const float *x, size_t n, float *out)
+static void norm_row(const hearth_engine *e, const norm_weights *w, float epsilon, const float *x, size_t n, float *out)
 {
-    const hyperparameters *h = &e->model->hyper;
     const kernels *k = &e->runtime->kernels;
-    if (h->norm == NORM_LAYER)
-        k->layer_norm(x, w->weight, w->bias, h->norm_epsilon, n, out);
+    if (e->model->hyper.norm == NORM_LAYER)
+        k->layer_norm(x, w->weight, w->bias, epsilon, n, out);
     else
-        k->rms_norm(x, w->weight, h->norm_epsilon, n, out);
+        k->rms_norm(x, w->weight, epsilon, n, out);
 }
 
 typedef struct norm_job {
     const hearth_engine *engine;
     const norm_weights *weights;
+    float epsilon;
     size_t width;
     const float *from;
     float *to;
@@ -54,14 +54,15 @@ static void norm_rows(void *context, size_t begin, size_t end, unsigned worker)
     (void)worker;
     const norm_job *job = context;
     for (size_t i = begin; i < end; i++)
-        norm_row(job->engine, job->weights, job->from + i * job->width, job->width, job->to + i * job->width);
+        norm_row(job->engine, job->weights, job->epsilon, job->from + i * job->width, job->width,
+                 job->to + i * job->width);
 }
 
 /* Applies a norm to every row of `width` values; without weights it only copies. to may be from. */
 static void norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
                  float *to)
 {
-    norm_job job = {s->engine, w, width, from, to};
+    norm_job job = {s->engine, w, s->engine->model->hyper.norm_epsilon, width, from, to};
     if (w->weight)
         pool_run(s->engine->runtime->threads, count, 1, norm_rows, &job);
     else if (from != to)
@@ -80,8 +81,9 @@ static void add_to_residual(const hearth_session *s, const norm_weights *post, s
 {
     const hyperparameters *h = &s->engine->model->hyper;
     size_t d = h->embedding_length;
+    norm_job job = {s->engine, post, h->post_epsilon, d, result, result};
     if (post->weight)
-        norm(s, post, d, count, result, result);
+        pool_run(s->engine->runtime->threads, count, 1, norm_rows, &job);
     forward_scale(h->residual_scale, count * d, result);
     s->engine->runtime->kernels.add(result, count * d, s->scratch.x);
 }
@@ -99,11 +101,12 @@ static void norm_heads(const attention_job *job, const norm_weights *w, uint32_t
 {
     const hearth_engine *e = job->s->engine;
     const attention_shape *a = &job->l->attention;
+    float epsilon = e->model->hyper.norm_epsilon;
     size_t length = a->head_length;
     if (w->weight && a->norm_whole)
-        norm_row(e, w, x, heads * length, x);
+        norm_row(e, w, epsilon, x, heads * length, x);
     for (size_t i = 0; w->weight && !a->norm_whole && i < heads; i++)
-        norm_row(e, w, x + i * length, length, x + i * length);
+        norm_row(e, w, epsilon, x + i * length, length, x + i * length);
 }
 
 /* Rotates queries or keys of one row. */
@@ -118,18 +121,20 @@ static void turn_heads(const attention_job *job, uint32_t heads, size_t row, flo
                                                               b->sine + angles, a->rotary->pairs);
 }
 
+/* Norms n values without weights. */
+static void norm_values(const hearth_engine *e, size_t n, float *x)
+{
+    double squares = 0;
+    for (size_t i = 0; i < n; i++)
+        squares += (double)x[i] * (double)x[i];
+    forward_scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
+}
+
 /* Norms the heads of one row, each alone, without weights. */
 static void norm_plain(const attention_job *job, uint32_t heads, float *values)
 {
-    const hearth_engine *e = job->s->engine;
-    const attention_shape *a = &job->l->attention;
-    for (size_t i = 0, n = a->head_length; i < heads; i++) {
-        float *x = values + i * n;
-        double squares = 0;
-        for (size_t k = 0; k < n; k++)
-            squares += (double)x[k] * (double)x[k];
-        forward_scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
-    }
+    for (size_t i = 0, n = job->l->attention.head_length; i < heads; i++)
+        norm_values(job->s->engine, n, values + i * n);
 }
 
 /* Takes the queries of a row out of what is queries and gates in turns, head by head. */
@@ -300,7 +305,15 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-/* Items are rows. Multiplies what the heads have read with the logistic function of their gates. */
+/* What the result of a head is multiplied with. */
+static float opened(const attention_shape *a, float gate)
+{
+    if (a->gate_softplus)
+        return gate > 20 ? gate : log1pf(expf(gate));
+    return 1 / (1 + expf(-gate));
+}
+
+/* Items are rows. Multiplies what the heads have read with what their gates let through. */
 static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -309,10 +322,12 @@ static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
     size_t length = a->head_length;
     bool in_turns = layer_gates_in_query(job->l);
     for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
-        const float *gates = job->s->scratch.gated_query + (in_turns ? 2 * head + 1 : head) * length;
+        const float *gates = job->s->scratch.gated_query + (in_turns ? 2 * head + 1 : head) * a->gate_length;
         float *mixed = job->s->scratch.mixed + head * length;
-        for (size_t i = 0; i < length; i++)
-            mixed[i] /= 1 + expf(-gates[i]);
+        if (a->gate_length == 1)
+            forward_scale(opened(a, gates[0]), length, mixed);
+        for (size_t i = 0; a->gate_length > 1 && i < length; i++)
+            mixed[i] *= opened(a, gates[i]);
     }
 }
 
@@ -355,7 +370,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     pool_run(threads, count, 1, place_rows, &job);
     cut_rows(&job, count);
     pool_run(threads, b->piece_count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
-    if (a->gated)
+    if (a->gate_length > 0)
         pool_run(threads, count, 1, gate_rows, &job);
     if (a->compressed > 0)
         latent_results(s, layer, count);
@@ -398,6 +413,8 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
         float *x = b->x + i * d;
         decode_row(&m->embedding, (size_t)rows[i].token, x);
         forward_scale(m->hyper.embedding_scale, d, x);
+        if (m->hyper.embedding_norm)
+            norm_values(s->engine, d, x);
         if (!m->positions.data)
             continue;
         decode_row(&m->positions, m->hyper.position_offset + b->position[i], b->added + i * d);
@@ -636,7 +653,7 @@ void forward_output(const hearth_session *s, size_t row, float *out)
 {
     const hearth_engine *e = s->engine;
     size_t d = e->model->hyper.embedding_length;
-    norm_row(e, &e->model->output_norm, s->scratch.x + row * d, d, out);
+    norm_row(e, &e->model->output_norm, e->model->hyper.norm_epsilon, s->scratch.x + row * d, d, out);
 }
 
 /* Multiplies logits by the model's factor and limits them by its soft cap. */

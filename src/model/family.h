@@ -105,6 +105,7 @@ typedef enum dimension {
     DIMENSION_VOCABULARY,
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
+    DIMENSION_GATES,                /* head_count * gate_length                                       */
     DIMENSION_RESULT,               /* what the output matrix reads of all heads                      */
     DIMENSION_QUERY_RANK,
     DIMENSION_SHORT_QUERY,          /* H * (n + r), with letters as in attention_shape                */
@@ -222,6 +223,8 @@ typedef struct family {
     norm_kind norm;
     const char *epsilon;            /* config.json's name of the norms' epsilon; NULL: rms_norm_eps          */
     float default_epsilon;          /* where config.json lacks it; 0: it must be there                       */
+    float post_epsilon;             /* of norms of what blocks add; 0: that of the others                    */
+    bool embedding_norm;            /* embeddings are normed, without weights                                */
 
     rope_pairing pairing;
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
@@ -245,7 +248,8 @@ typedef struct family {
     float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
     float growth;                   /* of scores, where no key says it, in layers that do not rotate; 0: none */
     bool unit_scale;                /* scores are not divided by anything                                    */
-    bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
+    bool gated_attention;           /* the result of each head is multiplied with gates (attention_shape.gate_length) */
+    bool gate_softplus;             /* ... by attention_shape.gate_softplus; as many as the file's matrix gives a head */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
 
     layer_mixers mixers;
@@ -265,6 +269,7 @@ typedef struct family {
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
+    float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool ternary;                   /* folders may have matrices of three values (huggingface_ternary.c)     */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */

@@ -173,6 +173,10 @@ static const tensor_rule nemotron_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
     NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
 };
+static const tensor_rule bailing_tensors[] = {
+    TOKENS("model.word_embeddings.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
 static const tensor_rule falcon_tensors[] = {
     TOKENS("transformer.word_embeddings.weight", "lm_head.weight"),
     NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
@@ -246,6 +250,8 @@ static const tensor_rule exaone_moe_layer[] = {
     CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0), CORRECTION(LAYERS "mlp.e_score_correction_bias", TENSOR_ALIAS),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
+#define ATTENTION_GATE(folder)                                                                               \
+    MATRIX(BLK "attn_gate.weight", LAYERS folder, LAYER(attention_gate), DIMENSION_GATES, D, 0)
 /* Trinity: attention with a gate of its own, and norms before and behind both blocks. */
 static const tensor_rule afmoe_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
@@ -253,8 +259,35 @@ static const tensor_rule afmoe_layer[] = {
     NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "pre_mlp_layernorm",        ffn_norm,            D, 0),
     NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_mlp_layernorm",       ffn_post_norm,       D, 0),
     ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0),
-    MATRIX(BLK "attn_gate.weight", LAYERS "self_attn.gate_proj.weight", LAYER(attention_gate), Q, D, 0),
-    GATED_FFN, ROUTER(LAYERS "mlp.router.gate.weight"), CORRECTION(LAYERS "mlp.expert_bias", 0), MLP_EXPERTS,
+    ATTENTION_GATE("self_attn.gate_proj.weight"), GATED_FFN, ROUTER(LAYERS "mlp.router.gate.weight"),
+    CORRECTION(LAYERS "mlp.expert_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* Muse Glimmer: the same without experts. A folder has the scale of queries in its config, a GGUF file as weights of a norm. */
+static const tensor_rule muse_glimmer_layer[] = {
+    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_NEIGHBOURS, ATTENTION_GATE("self_attn.gate_proj.weight"), GATED_FFN,
+    VECTOR(BLK "attn_q_norm.weight", NULL, LAYER(query_norm.weight), DIMENSION_HEAD, TENSOR_NORM),
+    VECTOR(BLK "attn_k_norm.weight", NULL, LAYER(key_norm.weight),   DIMENSION_HEAD, TENSOR_NORM),
+};
+/* Laguna: gates of heads, or of each of their values. */
+static const tensor_rule laguna_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ATTENTION_GATE("self_attn.g_proj.weight"), GATED_FFN,
+    ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.experts.e_score_correction_bias", 0), MLP_EXPERTS,
+    SHARED_EXPERT(LAYERS "mlp.shared_expert."),
+};
+/* Hy3: in GGUF what corrects the scores has no ending. */
+static const tensor_rule hy_v3_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.router.gate.weight"),
+    VECTOR(BLK "exp_probs_b", LAYERS "mlp.expert_bias", LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_mlp."),
+};
+/* Ling 2.0: queries, keys and values are one matrix. */
+static const tensor_rule bailing_layer[] = {
+    PRE_NORMS(0),
+    MATRIX(BLK "attn_qkv.weight",    LAYERS "attention.query_key_value.weight", LAYER(qkv), QKV, D, 0),
+    MATRIX(BLK "attn_output.weight", LAYERS "attention.dense.weight", LAYER(attention_output), D, Q, 0),
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "attention.query_layernorm", query_norm, DIMENSION_HEAD, 0),
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "attention.key_layernorm",   key_norm,   DIMENSION_HEAD, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.expert_bias", 0), MLP_EXPERTS,
     SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 /* Hunyuan: what norms queries and keys follows the rotation. */

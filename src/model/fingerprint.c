@@ -56,14 +56,17 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 y->per_layer_length,
                                 l->experts_norm.weight ? l->ffn.shared_neurons : 0,
                                 a->keys_back == 0 && a->norm_values && !l->v.data,
-                                a->gated,
+                                a->gate_length > 0,
                                 a->compressed,
                                 a->unrotated,
                                 a->value_length,
                                 a->norm_turned,
                                 a->chunked,
                                 a->norm_plain,
-                                l->ffn.router.weighs_input};
+                                l->ffn.router.weighs_input,
+                                a->gate_length == 1,
+                                a->gate_softplus,
+                                y->embedding_norm};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -73,6 +76,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->score_growth, 1);
         hash_number(h, y->score_growth_from);
     }
+    if (y->post_epsilon != y->norm_epsilon)
+        add_floats(h, &y->post_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
     if (l->output_scale)

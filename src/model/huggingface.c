@@ -57,7 +57,7 @@ static hearth_status find_family(folder_reader *r)
     }
     if (!model_type && !architecture)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
-    char known[512];
+    char known[896];
     family_list(known, sizeof known, true);
     r->family = by_model_type(model_type, model_type && r->nested ? NULL : architecture, r->config);
     if (!r->family)
@@ -166,6 +166,30 @@ static hearth_status read_multi_query(folder_reader *r)
     return folder_set_size(r, "attention.head_count_kv", r->layer.attention.kv_head_count);
 }
 
+/* Returns the values of a head that so large a share of them has; 0: it is no share. */
+static uint32_t values_of_share(const folder_reader *r, double share)
+{
+    return share > 0 && share <= 1 ? (uint32_t)(share * r->layer.attention.head_length) : 0;
+}
+
+/* Reads which share is rotated in layers without a window, and sets that of the others, which is all of a head if nothing says it. */
+static hearth_status read_shares_by_layer(folder_reader *r, const json_t *rope, double *share)
+{
+    static const char key[] = "partial_rotary_factor";
+    const json_t *full = json_object_get(rope, "full_attention"),
+                 *windowed = json_object_get(rope, "sliding_attention");
+    double own = 1;
+    bool found;
+    if (json_is_object(full))
+        TRY(json_get_number(full, key, share, &found, r->name, r->error));
+    if (json_is_object(windowed))
+        TRY(json_get_number(windowed, key, &own, &found, r->name, r->error));
+    uint32_t values = values_of_share(r, own);
+    return values > 0 ? folder_set_size(r, "rope.dimension_count_swa", values)
+                      : fail(r->error, HEARTH_FORMAT, "%s: sliding_attention: %s: is %g, expected a share of 1",
+                             r->name, key, own);
+}
+
 /* Reads which share of a head is rotated. */
 static hearth_status read_rotated_share(folder_reader *r)
 {
@@ -175,6 +199,8 @@ static hearth_status read_rotated_share(folder_reader *r)
     if (r->family->unrotated)
         return HEARTH_OK;
     const json_t *rope = json_object_get(r->config, "rope_parameters");
+    if (r->family->plain_windows && r->family->rotated_share > 0)
+        TRY(read_shares_by_layer(r, rope, &share));
     if (json_is_object(rope))
         TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
     TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
@@ -183,8 +209,9 @@ static hearth_status read_rotated_share(folder_reader *r)
     share = found ? values / length : share;
     if (!(share > 0 && share <= 1))
         return fail(r->error, HEARTH_FORMAT, "%s: partial_rotary_factor: is %g, expected a share of 1", r->name, share);
-    r->hyper.rope_pairs = (uint32_t)(share * length) / 2;
-    return folder_set_size(r, "rope.dimension_count", (uint32_t)(share * length));
+    uint32_t rotated = values_of_share(r, share);
+    r->hyper.rope_pairs = rotated / 2;
+    return folder_set_size(r, "rope.dimension_count", rotated);
 }
 
 /* Reads all sizes, sets their GGUF keys, and derives those that the config may leave out. */
@@ -294,11 +321,9 @@ static hearth_status read_scales(folder_reader *r)
 {
     static const struct {
         const char *config_key, *key;
-    } factors[] = {{"embedding_multiplier", "embedding_scale"},
-                   {"attention_multiplier", "attention.scale"},
-                   {"residual_multiplier", "residual_scale"},
-                   {"logits_scaling", "logit_scale"},
-                   {"logit_scale", "logit_scale"}};
+    } factors[] = {{"embedding_multiplier", "embedding_scale"}, {"attention_multiplier", "attention.scale"},
+                   {"residual_multiplier", "residual_scale"},   {"logits_scaling", "logit_scale"},
+                   {"output_multiplier", "logit_scale"},        {"logit_scale", "logit_scale"}};
     static const char *const caps[] = {"attn_logit_softcapping",
                                        "final_logit_softcapping"}; /* GGUF has the same names */
     double value, layers = r->hyper.layer_count;
@@ -364,16 +389,20 @@ static bool ends_early(const json_t *config, uint32_t layers)
 /* Reads how scores are made. */
 static hearth_status read_scoring(const folder_reader *r, bool *softmax)
 {
-    const char *name = NULL;
+    static const char *const keys[] = {"scoring_func", "score_function"};
+    const char *key = keys[0], *name = NULL;
     bool found;
-    TRY(json_get_string(r->config, "scoring_func", &name, &found, r->name, r->error));
-    if (!found)
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        TRY(json_get_string(r->config, keys[i], &name, &found, r->name, r->error));
+        key = found ? keys[i] : key;
+    }
+    if (!name)
         return HEARTH_OK;
     *softmax = strcmp(name, "softmax") == 0;
     return *softmax || strcmp(name, "sigmoid") == 0 || strcmp(name, "noaux_tc") == 0 /* dots.llm1's name of it */
                ? HEARTH_OK
-               : fail(r->error, HEARTH_UNSUPPORTED,
-                      "%s: scoring_func: %.64s is not supported (known: softmax, sigmoid)", r->name, name);
+               : fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: softmax, sigmoid)", r->name,
+                      key, name);
 }
 
 /* Refuses groups of experts that are chosen by their best one; others are by their best two. */
@@ -549,7 +578,10 @@ static hearth_status read_experts(folder_reader *r)
                     r->name);
     TRY(read_dense_layers(r));
     TRY(check_moe_layers(r));
-    static const char *const scales[] = {"routed_scaling_factor", "route_scale"};
+    if (json_number_value(json_object_get(r->config, "moe_router_logit_softcapping")) != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: moe_router_logit_softcapping: a cap is not supported", r->name);
+    static const char *const scales[] = {"routed_scaling_factor", "route_scale", "router_scaling_factor",
+                                         "moe_routed_scaling_factor"};
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         TRY(folder_get_positive(r, r->config, r->name, scales[i], &scale, &found));
         if (found)
@@ -573,8 +605,11 @@ static hearth_status read_epsilon(folder_reader *r)
     bool found;
     TRY(folder_get_positive(r, r->config, r->name, f->epsilon ? f->epsilon : "rms_norm_eps", &epsilon,
                             f->default_epsilon > 0 ? &found : NULL));
-    return folder_set_number(
-        r, f->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", epsilon);
+    TRY(folder_set_number(r, f->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+                          epsilon));
+    double post = (double)f->post_epsilon;
+    TRY(folder_get_positive(r, r->config, r->name, "post_norm_eps", &post, &found));
+    return (float)post != f->post_epsilon ? folder_set_number(r, POST_EPSILON_KEY, post) : HEARTH_OK;
 }
 
 /* Reads the limit of an activation that the family has in any case. */

@@ -3,6 +3,7 @@
 #include "folder_reader.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Sets a key to a number per layer, or to one number where all are the same. */
@@ -39,12 +40,80 @@ hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, con
     return status;
 }
 
+/* Reads how many heads each layer has, where a config says so for each. */
+static hearth_status read_layer_heads(folder_reader *r)
+{
+    static const char key[] = "num_attention_heads_per_layer";
+    const json_t *list = json_object_get(r->config, key);
+    const size_setting *s = size_settings;
+    while (strcmp(s->key, "attention.head_count") != 0)
+        s++;
+    return list && !json_is_null(list) ? folder_read_size_list(r, s, key, list) : HEARTH_OK;
+}
+
 /* Returns whether a layer sees all positions: by layer_types, whose form read_window_layers() checks, else by the family's
  * pattern. */
 static bool sees_all(const folder_reader *r, uint32_t layer)
 {
     const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
     return type ? strcmp(type, "full_attention") == 0 : in_pattern(r->family->without_window, layer);
+}
+
+/* Refuses a list of bases of which others are 0, where a layer does not rotate, than the family says. */
+static hearth_status check_layer_bases(const folder_reader *r)
+{
+    static const char key[] = "layer_rope_theta";
+    const json_t *list = json_object_get(r->config, key);
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        bool rotates = json_number_value(json_array_get(list, i)) > 0;
+        if (rotates != (!r->family->windows_rotate || !sees_all(r, i)))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u differs from those of a %s", r->name, key, i,
+                        r->family->model_type);
+    }
+    return HEARTH_OK;
+}
+
+/* Adds one vector of n equal values. */
+static hearth_status add_constant(folder_reader *r, const char *pattern, uint32_t layer, const float *values,
+                                  uint32_t n)
+{
+    char name[TENSOR_NAME_SIZE];
+    snprintf(name, sizeof name, pattern, layer);
+    const stored_tensor t = {.name = name,
+                             .format = FORMAT_F32,
+                             .rank = 1,
+                             .shape = {n, 1, 1, 1},
+                             .data = values,
+                             .size_bytes = n * sizeof *values};
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* Adds the norms of queries and keys of a family that has none but multiplies normed queries with a number: GGUF has it as their
+ * weights. */
+static hearth_status add_query_gain(folder_reader *r)
+{
+    double gain = (double)r->family->query_gain;
+    uint32_t n = r->layer.attention.head_length;
+    bool found;
+    if (gain == 0)
+        return HEARTH_OK;
+    TRY(folder_get_positive(r, r->config, r->name, "qk_scale_factor", &gain, &found));
+    float *weights = arena_new_array(&r->out->memory, (size_t)2 * n, sizeof *weights);
+    if (!weights)
+        return fail_memory(r->error, "norms", 2 * n * sizeof *weights);
+    for (uint32_t i = 0; i < n; i++) {
+        weights[i] = (float)gain;
+        weights[n + i] = 1;
+    }
+    for (uint32_t layer = 0; layer < r->hyper.layer_count; layer++) {
+        TRY(add_constant(r, "blk.%u.attn_q_norm.weight", layer, weights, n));
+        TRY(add_constant(r, "blk.%u.attn_k_norm.weight", layer, weights + n, n));
+    }
+    return HEARTH_OK;
 }
 
 hearth_status folder_read_global_heads(folder_reader *r)
@@ -175,6 +244,9 @@ hearth_status folder_read_layers(folder_reader *r)
 {
     hyperparameters *h = &r->hyper;
     TRY(read_streams(r));
+    TRY(read_layer_heads(r));
+    TRY(check_layer_bases(r));
+    TRY(add_query_gain(r));
     if (!r->family->norm_values)
         return HEARTH_OK;
     TRY(read_global_keys(r));

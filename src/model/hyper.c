@@ -304,7 +304,9 @@ static hearth_status read_epsilon(const hyper_reader *r)
     if (!isfinite(h->norm_epsilon) || h->norm_epsilon < 0 || (rms && h->norm_epsilon == 0))
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: is %g, expected a positive number", r->source->path, key,
                     (double)h->norm_epsilon);
-    return HEARTH_OK;
+    h->post_epsilon = r->family->post_epsilon > 0 ? r->family->post_epsilon : h->norm_epsilon;
+    h->embedding_norm = r->family->embedding_norm;
+    return hyper_positive(r, POST_EPSILON_KEY, &h->post_epsilon, &found);
 }
 
 /* Reads the factors on embeddings, blocks and logits. */
@@ -430,6 +432,18 @@ static bool is_network(const hyper_reader *r, const ffn_shape *f)
     return f->neuron_count > 0 || r->family->mixers != MIXERS_BLOCKS;
 }
 
+/* Returns how many layers without a router lie before the first that has one; 0 where none has. */
+static uint32_t layers_without_router(const hyper_reader *r)
+{
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        char name[TENSOR_NAME_SIZE];
+        snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+        if (checkpoint_find_tensor(r->source, name))
+            return i;
+    }
+    return 0;
+}
+
 /* Gives the layers their experts: those behind the leading ones without, and of these the last of every so many. */
 static hearth_status read_experts(const hyper_reader *r)
 {
@@ -439,6 +453,8 @@ static hearth_status read_experts(const hyper_reader *r)
     if (count == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
+    if (!found && family_has_network(r->family, false)) /* files of Hy3 have no such key */
+        dense = layers_without_router(r);
     TRY(hyper_size(r, "interleave_moe_layer_step", &period, &found));
     if (period == 0)
         return hyper_fail(r, HEARTH_FORMAT, "interleave_moe_layer_step", "is 0");
@@ -646,6 +662,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_UNROTATED] = a->unrotated,
         [DIMENSION_VALUE] = a->value_length,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
+        [DIMENSION_GATES] = gate_width(a),
         [DIMENSION_KEY] = key_width(a),
         [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
         [DIMENSION_HEAD] = a->head_length,

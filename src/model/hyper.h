@@ -28,6 +28,8 @@ typedef struct size_setting {
 #define ACTIVATION_CUTS "activation_sparsity_scale"
 /* Whether queries and keys are normed without weights: hearth's own key, after the family's prefix. */
 #define PLAIN_NORM_KEY "attention.plain_norm"
+/* The epsilon of norms of what blocks add, where it is not the family's. */
+#define POST_EPSILON_KEY "attention.post_norm_epsilon"
 /* Tensors whose shapes give sizes that no key gives. */
 #define PER_LAYER_TOKENS "per_layer_token_embd.weight"
 #define FIRST_LAUREL     "blk.0.laurel_l.weight"

@@ -3,6 +3,7 @@
 #include "rope.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
  * has none, else by the family's. */
@@ -111,6 +112,15 @@ static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a
     return HEARTH_OK;
 }
 
+/* Returns the rows of a layer's matrix; 0: there is none. */
+static uint64_t rows_of(const hyper_reader *r, const char *pattern, uint32_t layer)
+{
+    char name[TENSOR_NAME_SIZE];
+    snprintf(name, sizeof name, pattern, layer);
+    const stored_tensor *t = checkpoint_find_tensor(r->source, name);
+    return t && t->rank == 2 ? t->shape[1] : 0;
+}
+
 hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
 {
     const hyperparameters *h = r->hyper;
@@ -130,7 +140,10 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
     a->norm_turned = r->family->norm_turned;
-    a->gated = r->family->gated_attention;
+    a->gate_softplus = r->family->gate_softplus;
+    a->gate_length = r->family->gated_attention ? a->head_length : 0;
+    if (a->gate_softplus && rows_of(r, "blk.%u.attn_gate.weight", layer) == a->head_count)
+        a->gate_length = 1;
     return hyper_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
 }
 

@@ -39,8 +39,10 @@ typedef struct attention_shape {
     bool norm_turned;                   /* queries and keys are normed after the rotation. Keys then have no weights, and lie so in
                                            the cache; those of queries are the products of both    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
-    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query: of
-                                           attention_gate, or without that of every other head of q */
+    uint32_t gate_length;               /* the result is multiplied with the logistic function of gates, so many for a head: one for
+                                           each of its values, of attention_gate or without that of every other head of q, or 1 for
+                                           all of them; 0: it is not */
+    bool gate_softplus;                 /* with log(1 + exp(gate)) in place of the logistic function */
     /* Latent attention (arXiv 2405.04434): C values of a position hold the keys and values of all heads. What is cached is
      * one key of head_length = r + C values, r that rotate and then those C, which are the value too. A head's query has n
      * values that a matrix (key_up) makes C of, and r; another matrix (value_up) makes the head's V values of the result. */
@@ -225,7 +227,7 @@ typedef struct model_layer {
     matrix q;                           /* [Q][d]; gated without attention_gate [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
     matrix v;                           /* [K][d]  without it, values are the keys before their norm */
-    matrix attention_gate;              /* [Q][d]                                         */
+    matrix attention_gate;              /* [head_count * gate_length][d]                  */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
     const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
     /* Latent attention, with letters as in attention_shape; H: heads. k is [C + r][d], without v; q is [H * (n + r)][d], or of
@@ -344,7 +346,7 @@ static inline size_t layer_mixer_bytes(const model_layer *l)
 /* Returns whether gates and queries are rows of one matrix in turns, head by head. */
 static inline bool layer_gates_in_query(const model_layer *l)
 {
-    return l->attention.gated && !l->attention_gate.data;
+    return l->attention.gate_length > 0 && !l->attention_gate.data;
 }
 /* Returns the length of all heads of queries, or of keys (or values), of one position together. */
 static inline uint32_t query_width(const attention_shape *a)
@@ -354,6 +356,11 @@ static inline uint32_t query_width(const attention_shape *a)
 static inline uint32_t key_width(const attention_shape *a)
 {
     return a->kv_head_count * a->head_length;
+}
+/* Returns the gates of all heads of one position together. */
+static inline uint32_t gate_width(const attention_shape *a)
+{
+    return a->head_count * a->gate_length;
 }
 /* Returns the values of a position that the output matrix reads. */
 static inline uint32_t result_width(const attention_shape *a)

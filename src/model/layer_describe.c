@@ -73,8 +73,8 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
         say(out, size, "; scores capped at %g", (double)a->softcap);
     if (l->sinks)
         say(out, size, "; sinks");
-    if (a->gated)
-        say(out, size, "; gated");
+    if (a->gate_length > 0)
+        say(out, size, a->gate_length > 1 ? "; gated" : "; a gate for each head");
     if (l->q_bias || l->qkv_bias)
         say(out, size, "; biases");
 }

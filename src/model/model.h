@@ -30,6 +30,8 @@ typedef struct hyperparameters {
     uint32_t laurel_rank;               /* r                                              */
     norm_kind norm;
     float norm_epsilon;
+    float post_epsilon;                 /* of norms of what blocks add                    */
+    bool embedding_norm;                /* embeddings are normed, without weights         */
     float embedding_scale;              /* of embeddings; 1                               */
     float residual_scale;               /* of what blocks add to the residual stream; 1   */
     float logit_scale;                  /* of logits; 1                                   */

@@ -77,6 +77,21 @@ def llama4(**settings):
                                   patch_size=4, vision_output_dim=16, projector_input_dim=16, projector_output_dim=16)}
 
 
+def bailing(**settings):
+    """Ling 2.0, which transformers does not know: what GLM-4.5 computes, under other names (make_bailing)."""
+    return case("BailingMoeV2ForCausalLM", "bailing_moe", head_dim=16, use_qk_norm=True, use_bias=False, use_qkv_bias=False,
+                num_experts=8, num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=24, first_k_dense_replace=1,
+                n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5, score_function="sigmoid",
+                moe_router_enable_expert_bias=True, partial_rotary_factor=0.5, rope_theta=600000, **settings)
+
+
+def lfm2(architecture, model_type, **settings):
+    out = case(architecture, model_type, num_hidden_layers=4, norm_eps=1e-5, conv_L_cache=3, conv_bias=False,
+               tie_word_embeddings=True, rope_theta=1000000.0, **settings)
+    del out["rms_norm_eps"]
+    return out
+
+
 # llama.cpp takes the sizes of chunks for granted
 NO_GGUF = ["llama4-chunks"]
 
@@ -193,6 +208,35 @@ CASES = {
     "hunyuan-moe": case("HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", head_dim=16, intermediate_size=32, num_experts=6, moe_topk=[2] * 3,
                         num_shared_expert=[1] * 3, moe_intermediate_size=[32] * 3, use_qk_norm=True, rope_parameters={
                             "rope_type": "default", "rope_theta": 10000.0}),
+    "hy-v3": case("HYV3ForCausalLM", "hy_v3", head_dim=20, num_experts=6, num_experts_per_tok=2, num_shared_experts=1,
+                  moe_intermediate_size=32, router_scaling_factor=2.5, mlp_layer_types=["dense", "sparse", "sparse"],
+                  first_k_dense_replace=1, route_norm=True, moe_router_enable_expert_bias=True, qk_norm=True, rope_parameters={
+                      "rope_type": "default", "rope_theta": 11158840.0}),
+    "bailing-moe2": bailing(),
+    "muse-glimmer": {"architectures": ["MuseGlimmerForConditionalGeneration"], "model_type": "muse_glimmer", "tie_word_embeddings": False,
+                     "text_config": case(None, "muse_glimmer_text", head_dim=20, num_hidden_layers=4, sliding_window=16, hidden_size=80,
+                                         rms_norm_eps=1e-5, hidden_activation="silu", qk_scale_factor=3.87, output_multiplier=0.4,
+                                         post_norm_eps=1e-8, final_logit_softcapping=20.0,
+                                         layer_types=["sliding_attention"] * 3 + ["full_attention"],
+                                         layer_rope_theta=[10000.0] * 3 + [0],
+                                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+                     "out_hidden_size": 16, "projector_hidden_size": 16,
+                     "vision_config": dict(patch_size=2, pos_emb_height=4, pos_emb_width=4, num_attention_heads=2, num_hidden_layers=1,
+                                           hidden_size=16, intermediate_size=16)},
+    "lfm2": lfm2("Lfm2ForCausalLM", "lfm2", block_ff_dim=96, block_multiple_of=8, block_ffn_dim_multiplier=1.5,
+                 block_auto_adjust_ff_dim=True, layer_types=["conv", "conv", "full_attention", "conv"]),
+    "lfm2-moe": lfm2("Lfm2MoeForCausalLM", "lfm2_moe", layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
+                     num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, use_expert_bias=True, norm_topk_prob=True,
+                     routed_scaling_factor=1.0),
+    "laguna": case("LagunaForCausalLM", "laguna", head_dim=20, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+                   num_attention_heads_per_layer=[4, 6, 6, 6], gating=True, sliding_window=16,
+                   layer_types=["full_attention"] + ["sliding_attention"] * 3, mlp_layer_types=["dense"] + ["sparse"] * 3,
+                   num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
+                   moe_routed_scaling_factor=2.5, rope_parameters={
+                       "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                          "attention_factor": 1.2079441541679836, "original_max_position_embeddings": 16,
+                                          "partial_rotary_factor": 0.6},
+                       "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}),
     "glm4-moe-lite": case("Glm4MoeLiteForCausalLM", "glm4_moe_lite", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32,
                           qk_rope_head_dim=32, qk_nope_head_dim=16, v_head_dim=24, n_routed_experts=8, num_experts_per_tok=3,
                           n_shared_experts=1, moe_intermediate_size=24, n_group=1, topk_group=1, norm_topk_prob=True,
@@ -212,7 +256,7 @@ def draw(name, tensor, random, tied):
     elif "norm" in name and name.endswith("weight"):
         # a norm that adds one to its weights has zeros as transformers makes it
         values = values * 0.2 + float(tensor.float().mean().round())
-    elif "conv1d" in name:
+    elif "conv1d" in name or "conv.conv" in name:
         values = values * 0.5
     elif len(shape) == 1:
         values = values * 0.2
@@ -229,6 +273,8 @@ def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     if "block_configs" in CASES[name]:
         return make_puzzle(name, seed)
+    if CASES[name]["model_type"] == "bailing_moe":
+        return make_bailing(name, seed)
     config = AutoConfig.for_model(**CASES[name])
     for part in (config, config.get_text_config()):
         part._attn_implementation = "eager"
@@ -255,6 +301,43 @@ def make_puzzle(name, seed):
             layer = model.model.layers[i]
             layer.mixer = type(layer.mixer)(own, layer_idx=i).to(layer.norm.weight.dtype)
     return drawn(model, config, name, seed)
+
+
+def make_bailing(name, seed):
+    """A GLM-4.5 that stores its tensors as Ling 2.0 does."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    plain = {**CASES[name], "model_type": "glm4_moe", "n_routed_experts": CASES[name]["num_experts"],
+             "n_shared_experts": CASES[name]["num_shared_experts"]}
+    rope = {"rope_type": "default", "rope_theta": plain.pop("rope_theta"), "partial_rotary_factor": plain["partial_rotary_factor"]}
+    config = AutoConfig.for_model(**plain, rope_parameters=rope)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model, random = drawn(AutoModelForCausalLM.from_config(config), config, name, seed)
+    model.save_pretrained = lambda folder, **_: save_bailing(model, folder)
+    return model, random
+
+
+def save_bailing(model, folder):
+    from safetensors.torch import save_file
+    names = {"embed_tokens": "word_embeddings", "self_attn.o_proj": "attention.dense", "self_attn.q_norm": "attention.query_layernorm",
+             "self_attn.k_norm": "attention.key_layernorm", "mlp.gate.e_score_correction_bias": "mlp.gate.expert_bias"}
+    state, out = model.state_dict(), {}
+    for key, value in state.items():
+        if "self_attn.q_proj" in key:
+            rows = [state[key.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            out[key.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat(rows)
+        elif key.endswith("mlp.experts.gate_up_proj"):
+            for expert, rows in enumerate(value):
+                for part, half in zip(("gate", "up"), rows.chunk(2)):
+                    out[key.replace("gate_up_proj", f"{expert}.{part}_proj.weight")] = half.contiguous()
+        elif key.endswith("mlp.experts.down_proj"):
+            for expert, rows in enumerate(value):
+                out[key.replace("down_proj", f"{expert}.down_proj.weight")] = rows.contiguous()
+        elif "k_proj" not in key and "v_proj" not in key:
+            for theirs, published in names.items():
+                key = key.replace(theirs, published)
+            out[key] = value
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 def drawn(model, config, name, seed):

@@ -450,7 +450,8 @@ X(attend_q8_0, CACHE_Q8_0)
  * not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
 INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partial, GLOBAL const float *sinks,
                       GLOBAL const float *gates, GLOBAL float *mixed, uint heads, uint length, uint splits, uint stride,
-                      uint first_row, uint item, LOCAL float *weights, LOCAL float *sums, LOCAL float *shared)
+                      uint gate_length, bool softplus, uint first_row, uint item, LOCAL float *weights,
+                      LOCAL float *sums, LOCAL float *shared)
 {
     uint t = first_row + item / heads, width = length + 2;
     uint used = least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
@@ -481,10 +482,10 @@ INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partia
     }
     if (sinks)
         total += EXP(sink - top);
-    GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * length : gates;
+    GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * gate_length : gates;
     for (uint i = LANE; i < length; i += LANES) {
-        float value = DIVIDE(out[i], total);
-        out[i] = gate ? value * sigmoid_of(gate[i]) : value;
+        float value = DIVIDE(out[i], total), opened = gate ? gate[gate_length > 1 ? i : 0] : 0.0f;
+        out[i] = !gate ? value : value * (softplus ? softplus_of(opened) : sigmoid_of(opened));
     }
 }
 
@@ -499,8 +500,8 @@ KERNEL(attend_join, P_ATTEND_JOIN)
     JOIN_ARRAYS;
     uint items = attend_rows(step, first_row, most_rows) * heads;
     for (uint item = GROUP; item < items; item += GROUPS)
-        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, first_row, item, weights, sums,
-                  shared);
+        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
+                  first_row, item, weights, sums, shared);
 }
 
 KERNEL(attend_join_8, P_ATTEND_JOIN_8)
@@ -509,8 +510,8 @@ KERNEL(attend_join_8, P_ATTEND_JOIN_8)
     uint items = attend_rows(step, first_row, most_rows) * heads, blocks = length / 32;
     for (uint item = GROUP; item < items; item += GROUPS) {
         uint begin = (first_row * heads + item) * blocks;
-        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, first_row, item, weights, sums,
-                  shared);
+        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
+                  first_row, item, weights, sums, shared);
         BARRIER(); /* others read what a lane has written */
         quantize_blocks(mixed, q, q_scales, q_sums, begin, begin + blocks);
     }

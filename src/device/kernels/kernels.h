@@ -252,17 +252,18 @@
 
 /* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are
  * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
- * of which the first heads * length are used: the result is multiplied with the logistic function of its gate; NULL: it
- * is not.
+ * of which the first heads * gate_length are used: the result is multiplied with the logistic function of its gate, with
+ * softplus 1 with log(1 + exp(gate)); gate_length is length, or 1 where a head has one gate. NULL: it is not.
  * items: most_rows * heads */
 #define P_ATTEND_JOIN(B, V, F)                                                                      \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
-        V(stride) V(first_row) V(most_rows)
+        V(stride) V(gate_length) V(softplus) V(first_row) V(most_rows)
 
 /* attend_join, and quantize of what it gives: length is a multiple of 32.   items: most_rows * heads */
 #define P_ATTEND_JOIN_8(B, V, F)                                                                              \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) B(schar, q)            \
-        B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(first_row) V(most_rows)
+        B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(gate_length) V(softplus) \
+        V(first_row) V(most_rows)
 
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
  * that in the next place lies `length` floats further.
