@@ -54,6 +54,7 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_UNROTATED] = 2,
                                                 [DIMENSION_VALUE] = 3,
                                                 [DIMENSION_DELTA_IN] = 32,
+                                                [DIMENSION_SHORT_IN] = 24,
                                                 [DIMENSION_BETA_STEP] = 8,
                                                 [DIMENSION_KV_HEADS] = 1,
                                                 [DIMENSION_ROPE_PAIRS] = 2,
@@ -354,7 +355,15 @@ static void touch_recurrent(const model_layer *l)
     touch_values(l->recurrent_norm, delta ? r->value_length : recurrent_width(r));
     if (r->head_count % r->key_count != 0 || r->window == 0 || r->window > CONVOLUTION_LIMIT)
         abort();
-    if (l->convolved.rows != channels || l->step.rows != r->head_count || l->recurrent_gate.rows != recurrent_width(r))
+    if (l->convolved.rows != channels || l->recurrent_gate.rows != recurrent_width(r))
+        abort();
+    touch_matrix(&l->input_gate);
+    if (r->rule == RECURRENCE_SHORT) {
+        if (!l->convolution || l->input_gate.rows != channels)
+            abort();
+        return;
+    }
+    if (l->step.rows != r->head_count)
         abort();
     if (!l->convolution || !l->step_bias || !l->decay || !l->recurrent_norm || !l->beta.data == delta)
         abort();

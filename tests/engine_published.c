@@ -388,6 +388,104 @@ static void turned_experts(void **state)
     expect_same("qwen3-vl-moe", config_of("qwen3-vl-moe"), turn_experts);
 }
 
+/* The first configs of LFM2 say by number which layers attend, have the width under its usual name, and tie the head in other words. */
+static void lfm2_as_published(void **state)
+{
+    (void)state;
+    json_t *config = config_of("lfm2");
+    json_object_del(config, "layer_types");
+    json_object_del(config, "block_ff_dim");
+    json_object_del(config, "tie_word_embeddings");
+    json_object_set_new(config, "full_attn_idxs", json_pack("[i]", 2));
+    json_object_set_new(config, "intermediate_size", json_integer(96));
+    json_object_set_new(config, "tie_embedding", json_true());
+    json_incref(config);
+    expect_same("lfm2", config, NULL);
+    json_object_set_new(config, "full_attn_idxs", json_pack("[i]", 4));
+    hearth_model *m;
+    hearth_error error;
+    assert_int_equal(open_as(&m, "lfm2", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "config.json: full_attn_idxs: is not an array of layers"));
+    json_object_set_new(config, "full_attn_idxs", json_pack("[i]", 2));
+    json_object_set_new(config, "block_multiple_of", json_integer(0));
+    assert_int_equal(open_as(&m, "lfm2", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "block_multiple_of: is 0"));
+    json_object_set_new(config, "conv_bias", json_true());
+    expect_refused("lfm2", config, "config.json: conv_bias: true is not supported");
+}
+
+/* A width that is not adjusted is that of the model. */
+static void width_as_it_is(void **state)
+{
+    (void)state;
+    json_t *config = config_of("lfm2");
+    json_object_set_new(config, "block_auto_adjust_ff_dim", json_false());
+    json_object_set_new(config, "block_ffn_dim_multiplier", json_real(7));
+    expect_same("lfm2", config, NULL); /* two thirds of 96, times 1.5, are 96 */
+}
+
+/* Gives each value of a head the gate of its head, as the larger Laguna have one for each. */
+static bool widen_gates(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    enum { VALUES = 20 }; /* of a head */
+    if (!strstr(t->name, "self_attn.g_proj"))
+        return false;
+    stored_tensor wide = *t;
+    size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
+    char *rows = arena_new_array(&to->memory, VALUES, t->size_bytes);
+    for (size_t i = 0; i < VALUES * t->shape[1]; i++)
+        memcpy(rows + i * row_bytes, (const char *)t->data + i / VALUES * row_bytes, row_bytes);
+    wide.data = rows;
+    wide.shape[1] *= VALUES;
+    wide.size_bytes *= VALUES;
+    assert_int_equal(checkpoint_add_tensor(to, &wide, NULL), HEARTH_OK);
+    return true;
+}
+
+static void gates_of_values(void **state)
+{
+    (void)state;
+    json_t *config = config_of("laguna");
+    json_object_set_new(config, "gating", json_string("per-element"));
+    json_object_del(config, "rope_theta");
+    json_incref(config);
+    expect_same("laguna", config, widen_gates);
+    json_object_set_new(config, "moe_router_logit_softcapping", json_real(30));
+    expect_refused("laguna", config, "moe_router_logit_softcapping: a cap is not supported");
+}
+
+/* Hy3's config need not say which layers have no experts: those that have no router. */
+static void layers_without_router(void **state)
+{
+    (void)state;
+    json_t *config = config_of("hy-v3");
+    json_object_del(config, "mlp_layer_types");
+    json_object_del(config, "first_k_dense_replace");
+    expect_same("hy-v3", config, NULL);
+}
+
+/* Muse Glimmer: what its config leaves out is the default; what another says is not ignored. */
+static void muse_as_published(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of("muse-glimmer"), *text = json_object_get(config, "text_config");
+    static const char *const usual[] = {"qk_scale_factor", "post_norm_eps", "final_logit_softcapping", "layer_types",
+                                        "layer_rope_theta"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        json_object_del(text, usual[i]);
+    json_incref(config);
+    expect_same("muse-glimmer", config, NULL);
+    json_object_set_new(text, "post_norm_eps", json_real(0.5));
+    stack_check(open_as(&m, "muse-glimmer", config, NULL, &error), &error);
+    assert_true(m->hyper.post_epsilon == 0.5f && m->hyper.norm_epsilon == 1e-5f && m->hyper.embedding_norm);
+    hearth_model_close(m);
+    json_object_set_new(text, "layer_rope_theta", json_pack("[i, i, i, i]", 1, 1, 0, 1));
+    expect_refused("muse-glimmer", config, "layer_rope_theta: layer 2 differs from those of a muse_glimmer_text");
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -463,6 +561,11 @@ int main(void)
                                        cmocka_unit_test(puzzle_as_published),
                                        cmocka_unit_test(llama4_as_published),
                                        cmocka_unit_test(norms_of_others),
-                                       cmocka_unit_test(turned_experts)};
+                                       cmocka_unit_test(turned_experts),
+                                       cmocka_unit_test(lfm2_as_published),
+                                       cmocka_unit_test(width_as_it_is),
+                                       cmocka_unit_test(gates_of_values),
+                                       cmocka_unit_test(layers_without_router),
+                                       cmocka_unit_test(muse_as_published)};
     return run_group(tests, NULL, NULL);
 }

@@ -75,7 +75,9 @@ static const char *const family_cases[] = {"bamboo",
                                            "hy-v3",
                                            "bailing-moe2",
                                            "muse-glimmer",
-                                           "laguna"};
+                                           "laguna",
+                                           "lfm2",
+                                           "lfm2-moe"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

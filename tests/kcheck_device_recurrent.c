@@ -56,15 +56,19 @@ static room states_room(device *d, const places *p)
 
 /* ------------------------------------------------------------------ convolve */
 
-/* What a token's channel gives, and how far float32 may be from that. */
+/* What a token's channel gives, and how far float32 may be from that; closes NULL: through silu. */
 static double convolved(const float *weight, const float *bias, const float *inputs, size_t channels, size_t window,
-                        float newest, double *slip)
+                        float newest, const float *closes, double *slip)
 {
     double sum = bias ? (double)*bias : 0, size = fabs(sum);
     for (size_t i = 0; i < window; i++) {
         double term = (double)weight[i] * (double)(i + 1 < window ? inputs[i * channels] : newest);
         sum += term;
         size += fabs(term);
+    }
+    if (closes) {
+        *slip = fabs((double)*closes) * ((double)window + 3) * EPSILON * size + TINY;
+        return *closes * sum;
     }
     double value = sum * sigmoid(sum);
     /* silu grows by at most 1.1 where its argument grows by 1 */
@@ -82,12 +86,24 @@ static void check_convolve(check *c, device *d, uint64_t *rng)
         snprintf(c->size, sizeof(c->size), "%zu channels, window %zu, %zu rows", n, window, count);
         float *x = rough_array(count * stride, rng), *weight = rough_array(n * window, rng);
         float *bias = random_below(rng, 2) ? rough_array(n, rng) : NULL;
-        room rooms[] = {step_room(d, &p), float_room(d, x, count * stride), float_room(d, weight, n * window),
-                        float_room(d, bias, bias ? n : 0), states_room(d, &p)};
+        bool gates = random_below(rng, 2), apart = random_below(rng, 2); /* in place, or to rows of their own */
+        float *opens = gates ? rough_array(count * stride, rng) : NULL;
+        float *closes = gates ? rough_array(count * stride, rng) : NULL;
+        size_t stride_out = apart ? n : stride, gate_size = gates ? count * stride : 0;
+        room rooms[] = {step_room(d, &p),
+                        float_room(d, x, count * stride),
+                        float_room(d, weight, n * window),
+                        float_room(d, bias, bias ? n : 0),
+                        states_room(d, &p),
+                        float_room(d, opens, gate_size),
+                        float_room(d, closes, gate_size),
+                        float_room(d, NULL, apart ? count * n : 0)};
+        room *out = &rooms[apart ? 7 : 1];
         DEVICE_DO(c, d, DEVICE_convolve, items_of(n, CONVOLVE_CHANNELS), room_of(&rooms[0]), room_of(&rooms[1]),
-                  room_of(&rooms[2]), bias ? room_of(&rooms[3]) : NO_BUFFER, room_of(&rooms[4]), UINT(n), UINT(window),
-                  UINT(stride), UINT(p.length));
-        float *got = content_of(c, &rooms[1]), *after = content_of(c, &rooms[4]);
+                  room_of(&rooms[2]), bias ? room_of(&rooms[3]) : NO_BUFFER, gates ? room_of(&rooms[5]) : NO_BUFFER,
+                  gates ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[4]), room_of(out), UINT(n), UINT(window),
+                  UINT(stride), UINT(stride_out), UINT(p.length));
+        float *got = content_of(c, out), *after = content_of(c, &rooms[4]);
         float *inputs = array_new(kept + n, sizeof(float));
         for (size_t t = 0; t < count; t++) {
             uint32_t from = p.step.row[t].state_from, to = p.step.row[t].state_to;
@@ -95,18 +111,21 @@ static void check_convolve(check *c, device *d, uint64_t *rng)
             if (from != NO_STATE)
                 memcpy(inputs, p.before + from * p.length, kept * sizeof(float));
             for (size_t i = 0; i < n; i++) {
+                float newest = x[t * stride + i] * (gates ? opens[t * stride + i] : 1);
                 double slip, want = convolved(weight + i * window, bias ? bias + i : NULL, inputs + i, n, window,
-                                              x[t * stride + i], &slip);
-                expect_close(c, t * stride + i, want, got[t * stride + i], slip);
+                                              newest, gates ? &closes[t * stride + i] : NULL, &slip);
+                expect_close(c, t * stride_out + i, want, got[t * stride_out + i], slip);
+                inputs[kept + i] = newest;
             }
-            memcpy(inputs + kept, x + t * stride, n * sizeof(float));
             memcpy(p.before + to * p.length, inputs + n, kept * sizeof(float));
-            expect_same(c, "values between rows", x + t * stride + n, got + t * stride + n,
-                        (stride - n) * sizeof(float));
+            if (!apart)
+                expect_same(c, "values between rows", x + t * stride + n, got + t * stride + n,
+                            (stride - n) * sizeof(float));
         }
         expect_same(c, "inputs that are kept", p.before, after, 2 * p.sequences * p.length * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        free(x), free(weight), free(bias), free(p.before), free(got), free(after), free(inputs);
+        free(x), free(weight), free(bias), free(opens), free(closes);
+        free(p.before), free(got), free(after), free(inputs);
     }
 }
 

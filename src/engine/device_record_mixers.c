@@ -118,6 +118,25 @@ static void attention(const recorder *r, uint32_t layer)
         record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }
 
+/* Records the convolution of a recurrent mixer, in place, or of a short one: to mixed. */
+static void convolve(const recorder *r, uint32_t layer, const mixer_row *row)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const recurrent_states *states = &r->ds->recurrent;
+    const recurrent_shape *shape = &r->model->layers[layer].recurrent;
+    bool alone = shape->rule == RECURRENCE_SHORT;
+    size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin + recurrent_inputs_at(shape);
+    uint32_t channels = recurrent_channels(shape);
+    device_argument x = BUFFER_FROM(v->projected, row->at[MIXER_CONVOLVED] * sizeof(float));
+    device_argument opens = BUFFER_FROM(v->projected, row->at[MIXER_INPUT_GATE] * sizeof(float));
+    device_argument closes = BUFFER_FROM(v->projected, row->at[MIXER_RECURRENT_GATE] * sizeof(float));
+    LAUNCH(r, DEVICE_convolve, items_of(channels, CONVOLVE_CHANNELS), x, BUFFER(l->convolution),
+           BUFFER(l->convolution_bias), alone ? opens : NO_BUFFER, alone ? closes : NO_BUFFER,
+           BUFFER_FROM(v->states, begin * sizeof(float)), alone ? BUFFER(v->mixed) : x, UINT(channels),
+           UINT(shape->window), UINT(row->stride), UINT(alone ? channels : row->stride), UINT(states->length));
+}
+
 /* Records a recurrent mixer up to its output matrix (recurrent_shape in model/layer.h). */
 static void recurrent_mixer(const recorder *r, uint32_t layer)
 {
@@ -128,17 +147,16 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
     bool delta = shape->rule == RECURRENCE_DELTA;
     uint32_t keys = shape->key_count, n = shape->key_length, width = recurrent_width(shape);
     size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin;
-    size_t inputs_begin = begin + recurrent_inputs_at(shape);
 
     mixer_row row = project(r, layer);
+    convolve(r, layer, &row);
+    if (shape->rule == RECURRENCE_SHORT)
+        return;
     device_argument x = BUFFER_FROM(v->projected, row.at[MIXER_CONVOLVED] * sizeof(float));
-    device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_SILU_GATE] * sizeof(float));
+    device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_RECURRENT_GATE] * sizeof(float));
     device_argument steps = BUFFER_FROM(v->projected, row.at[MIXER_STEP] * sizeof(float));
     device_argument betas = delta ? BUFFER_FROM(v->projected, row.at[MIXER_BETA] * sizeof(float)) : NO_BUFFER;
-    uint32_t channels = recurrent_channels(shape), stride = (uint32_t)row.stride, length = (uint32_t)states->length;
-    LAUNCH(r, DEVICE_convolve, items_of(channels, CONVOLVE_CHANNELS), x, BUFFER(l->convolution),
-           BUFFER(l->convolution_bias), BUFFER_FROM(v->states, inputs_begin * sizeof(float)), UINT(channels),
-           UINT(shape->window), UINT(stride), UINT(length));
+    uint32_t stride = (uint32_t)row.stride, length = (uint32_t)states->length;
     if (delta) /* scales queries and keys to a length of 1; a norm by the root of the mean square would give sqrt(n) */
         LAUNCH(r, DEVICE_norm_ranges, r->rows * 2 * keys, x, NO_BUFFER, NO_BUFFER, x, UINT(2 * keys), UINT(n),
                UINT(stride), UINT(0), UINT(FINISH_STORE), FLOAT(1e-6f / (float)n), FLOAT(1 / sqrtf((float)n)));

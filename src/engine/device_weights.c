@@ -48,12 +48,19 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
         [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
         [MIXER_GATE] = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"}};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
-                                     [MIXER_SILU_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
+                                     [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
                                      [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},
                                      [MIXER_BETA] = {&l->beta, l->beta.data ? l->beta.rows : 0, "ssm_beta"}};
+    const mixer_input convolution[MIXER_INPUTS] = {
+        [MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "shortconv"},
+        [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "shortconv gate"},
+        [MIXER_INPUT_GATE] = {&l->input_gate, l->input_gate.rows, "shortconv input gate"}};
+    const mixer_input *inputs = a->compressed > 0 ? latent : attention;
+    if (l->mixer == MIXER_RECURRENT)
+        inputs = l->recurrent.rule == RECURRENCE_SHORT ? convolution : recurrent;
     memset(out, 0, MIXER_INPUTS * sizeof *out);
     if (l->mixer != MIXER_NONE)
-        memcpy(out, l->mixer == MIXER_RECURRENT ? recurrent : a->compressed > 0 ? latent : attention, sizeof attention);
+        memcpy(out, inputs, sizeof attention);
 }
 
 /* Lists the rows of the queries, or of the gates, of a matrix that has both in turns, head by head. */

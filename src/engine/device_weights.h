@@ -34,7 +34,7 @@ typedef struct device_norm {
 
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
-enum { MIXER_CONVOLVED, MIXER_SILU_GATE, MIXER_STEP, MIXER_BETA };
+enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
 
 /* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the
  * key's matrix, each a copy of its own. */

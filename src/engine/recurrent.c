@@ -1,4 +1,5 @@
-/* recurrent.c - recurrent mixers: products, a convolution, the steps of the states, a norm with a gate, a product.
+/* recurrent.c - recurrent mixers: products, a convolution, the steps of the states, a norm with a gate, a product. Short
+ * convolutions: products, a gate, a convolution, a gate, a product.
  *
  * The rows of a batch are cut into runs, neighbouring rows of one sequence. Heads and channels are independent of each
  * other, so they are what is dealt to threads; each goes through all runs in order. */
@@ -93,7 +94,10 @@ static void convolve(const mixing *m, const row_run *run, size_t first, size_t n
             for (size_t c = 0; c < n; c++)
                 sum[c] += weights[c * window] * x[c];
         }
-        k->activate[ACTIVATION_SILU](sum, NULL, 0, n, rows + t * channels);
+        if (m->l->recurrent.rule == RECURRENCE_SHORT)
+            memcpy(rows + t * channels, sum, tail_bytes);
+        else
+            k->activate[ACTIVATION_SILU](sum, NULL, 0, n, rows + t * channels);
     }
 }
 
@@ -217,24 +221,52 @@ static void finish_rows(void *context, size_t begin, size_t end, unsigned worker
     }
 }
 
-void recurrent_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
+/* Multiplies n values of x with those of a gate: to out, which may be x. */
+static void multiply_gate(const float *x, const float *gate, size_t n, float *out)
 {
-    const model_layer *l = &s->engine->model->layers[layer];
-    const recurrent_shape *r = &l->recurrent;
-    const scratch *b = &s->scratch;
-    pool *threads = s->engine->runtime->threads;
-    mixing m = {s, l, &s->recurrent.layers[s->engine->layers[layer].cache_index]};
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[i] * gate[i];
+}
+
+/* Computes a short convolution: from scratch.normed to scratch.mixed. */
+static void mix_short(mixing *m, size_t count)
+{
+    const scratch *b = &m->s->scratch;
+    size_t width = recurrent_width(&m->l->recurrent);
+    const product products[] = {
+        {&m->l->convolved, b->convolved}, {&m->l->recurrent_gate, b->recurrent_gate}, {&m->l->input_gate, b->mixed}};
+    multiply(m->s, b->normed, count, products, 3);
+    multiply_gate(b->convolved, b->mixed, count * width, b->convolved);
+    pool_run(m->s->engine->runtime->threads, width, CHANNELS, convolve_channels, m);
+    multiply_gate(b->convolved, b->recurrent_gate, count * width, b->mixed);
+}
+
+/* Computes a mixer with states: from scratch.normed to scratch.mixed. */
+static void mix_states(mixing *m, size_t count)
+{
+    const model_layer *l = m->l;
+    const scratch *b = &m->s->scratch;
+    pool *threads = m->s->engine->runtime->threads;
     const product products[] = {{&l->convolved, b->convolved},
                                 {&l->recurrent_gate, b->recurrent_gate},
                                 {&l->step, b->step},
                                 {&l->beta, b->beta}};
+    multiply(m->s, b->normed, count, products, l->beta.data ? 4 : 3);
+    pool_run(threads, recurrent_channels(&l->recurrent), CHANNELS, convolve_channels, m);
+    pool_run(threads, count, 1, prepare_rows, m);
+    pool_run(threads, l->recurrent.head_count, 1, step_heads, m);
+    pool_run(threads, count, 1, finish_rows, m);
+}
 
-    inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count, products, l->beta.data ? 4 : 3);
-    pool_run(threads, recurrent_channels(r), CHANNELS, convolve_channels, &m);
-    pool_run(threads, count, 1, prepare_rows, &m);
-    pool_run(threads, r->head_count, 1, step_heads, &m);
-    pool_run(threads, count, 1, finish_rows, &m);
-    inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
-    multiply(s, b->mixed, count, &(product){&l->recurrent_output, out}, 1);
+void recurrent_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    mixing m = {s, l, &s->recurrent.layers[s->engine->layers[layer].cache_index]};
+    inputs_see(s, layer, INPUT_ATTENTION, s->scratch.normed, count);
+    if (l->recurrent.rule == RECURRENCE_SHORT)
+        mix_short(&m, count);
+    else
+        mix_states(&m, count);
+    inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, s->scratch.mixed, count);
+    multiply(s, s->scratch.mixed, count, &(product){&l->recurrent_output, out}, 1);
 }

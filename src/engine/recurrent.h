@@ -1,4 +1,4 @@
-/* recurrent.h - recurrent mixers on the CPU: Mamba-2 and gated delta nets (recurrent_shape in model/layer.h). */
+/* recurrent.h - recurrent mixers on the CPU: Mamba-2, gated delta nets, short convolutions (recurrent_shape in model/layer.h). */
 #ifndef ENGINE_RECURRENT_H
 #define ENGINE_RECURRENT_H
 

@@ -20,6 +20,7 @@ static const struct {
     {offsetof(model_layer, query_in), INPUT_ATTENTION},
     {offsetof(model_layer, attention_output), INPUT_ATTENTION_OUTPUT},
     {offsetof(model_layer, recurrent_in), INPUT_ATTENTION},
+    {offsetof(model_layer, short_in), INPUT_ATTENTION},
     {offsetof(model_layer, delta_in), INPUT_ATTENTION},
     {offsetof(model_layer, beta_step), INPUT_ATTENTION},
     {offsetof(model_layer, recurrent_gate), INPUT_ATTENTION},

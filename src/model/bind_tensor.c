@@ -485,6 +485,12 @@ static void divide_joined(model_layer *l)
         l->convolved = matrix_rows(&l->recurrent_in, width, channels);
         l->step = matrix_rows(&l->recurrent_in, width + channels, l->recurrent.head_count);
     }
+    if (l->short_in.data) {
+        uint32_t width = recurrent_width(&l->recurrent);
+        l->input_gate = matrix_rows(&l->short_in, 0, width);
+        l->recurrent_gate = matrix_rows(&l->short_in, width, width);
+        l->convolved = matrix_rows(&l->short_in, 2 * width, width);
+    }
     /* A layer that is one block has one norm. */
     if (l->mixer == MIXER_NONE)
         l->ffn_norm = l->attention_norm;

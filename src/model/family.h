@@ -69,7 +69,7 @@ static inline bool in_pattern(layer_pattern p, uint32_t layer)
 typedef enum mixer_kind { MIXER_ATTENTION, MIXER_RECURRENT, MIXER_NONE, MIXER_COUNT } mixer_kind;
 
 /* The rules by which recurrent mixers change their states (recurrent_shape). */
-typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA } recurrence;
+typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT } recurrence;
 
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
@@ -117,6 +117,7 @@ typedef enum dimension {
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
     DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */
     DIMENSION_DELTA_IN,             /* C + V                                                          */
+    DIMENSION_SHORT_IN,             /* 2 V + C                                                        */
     DIMENSION_BETA_STEP,            /* 2 H                                                            */
     DIMENSION_RECURRENT_WIDTH,      /* V                                                              */
     DIMENSION_RECURRENT_HEADS,      /* H                                                              */
@@ -268,6 +269,7 @@ typedef struct family {
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
+    bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */

@@ -546,6 +546,34 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
 
+/* LFM2: most layers are short convolutions. */
+#define CONVOLUTIONS                                                                                         \
+    OF_RECURRENT("shortconv.in_proj.weight",  LAYERS "conv.in_proj.weight",  short_in,         SHORT_IN, EMBEDDING, 0), \
+    OF_RECURRENT("shortconv.conv.weight",     LAYERS "conv.conv.weight",     convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT), \
+    OF_RECURRENT("shortconv.out_proj.weight", LAYERS "conv.out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0)
+#define LFM2_LAYER                                                                                           \
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "operator_norm", attention_norm, D, 0),                        \
+    NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "ffn_norm",      ffn_norm,       D, 0),                        \
+    MATRIX(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight",   LAYER(q), Q, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight",   LAYER(k), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight",   LAYER(v), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.out_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.q_layernorm", query_norm, DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.k_layernorm", key_norm,   DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
+    CONVOLUTIONS,                                                                                            \
+    MATRIX(BLK "ffn_gate.weight", FORWARD "w1.weight", LAYER(gate), F, D, TENSOR_OF_DENSE),                  \
+    MATRIX(BLK "ffn_up.weight",   FORWARD "w3.weight", LAYER(up),   F, D, TENSOR_OF_DENSE),                  \
+    DOWN(FORWARD "w2.weight", 0)
+static const tensor_rule lfm2_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "token_embd_norm", "model.embedding_norm", output_norm, D, 0),
+};
+static const tensor_rule lfm2_layer[] = {LFM2_LAYER};
+static const tensor_rule lfm2_moe_layer[] = {
+    LFM2_LAYER, ROUTER(FORWARD "gate.weight"), CORRECTION(FORWARD "expert_bias", TENSOR_OPTIONAL),
+    EXPERTS(FORWARD "experts.%u.w1.weight", FORWARD "experts.%u.w3.weight", FORWARD "experts.%u.w2.weight", 0),
+};
+
 /* Granite 4: most layers are recurrent; nothing rotates. Without experts the shared one is the network. */
 static const tensor_rule granite_hybrid_layer[] = {
     PRE_NORMS(0),

@@ -133,6 +133,25 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
                : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
 }
 
+/* Changes the neurons of a network to those that its model has: two thirds, times a factor, rounded up. */
+static hearth_status adjust_width(folder_reader *r, uint32_t *neurons)
+{
+    bool adjusts = true, found;
+    double factor = 1;
+    uint32_t step = 256;
+    TRY(json_get_bool(r->config, "block_auto_adjust_ff_dim", &adjusts, &found, r->name, r->error));
+    TRY(folder_get_positive(r, r->config, r->name, "block_ffn_dim_multiplier", &factor, &found));
+    TRY(json_get_uint(r->config, "block_multiple_of", &step, &found, r->name, r->error));
+    if (!adjusts)
+        return HEARTH_OK;
+    double width = floor(factor * floor(2 * (double)*neurons / 3));
+    if (step == 0 || !(width + step <= UINT32_MAX))
+        return fail(r->error, HEARTH_FORMAT, "%s: block_multiple_of: is 0, or block_ffn_dim_multiplier is too large",
+                    r->name);
+    *neurons = ((uint32_t)width + step - 1) / step * step;
+    return HEARTH_OK;
+}
+
 /* Reads a size and sets its GGUF key. */
 static hearth_status read_size(folder_reader *r, const size_setting *s)
 {
@@ -147,6 +166,8 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
         TRY(take_default(r, s, field, &found));
     if (!found)
         return HEARTH_OK;
+    if (field == &r->layer.ffn.neuron_count && r->family->width_adjusted)
+        TRY(adjust_width(r, field));
     TRY(hyper_check_size(s, *field, r->name, "", key, r->error));
     return folder_set_size(r, s->key, *field);
 }
@@ -698,5 +719,6 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     bool tied = r.family->folder_tied, found;
     TRY(json_get_bool(r.config, "tie_word_embeddings", &tied, &found, name, error));
     TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
+    TRY(json_get_bool(r.config, "tie_embedding", &tied, &found, name, error)); /* LFM2's name of it */
     return folder_add_tensors(&r, tied);
 }

@@ -21,6 +21,7 @@ static const block_name block_names[] = {
     {'*', {"attention", "full_attention"},         true,   false,   false},
     {'-', {"mlp",       NULL},                     false,  true,    false},
     {'E', {"moe",       NULL},                     false,  true,    true},
+    {0,   {"conv",      NULL},                     false,  false,   false}, /* in lists alone */
 };
 // clang-format on
 #define BLOCK_NAMES (sizeof block_names / sizeof *block_names)
@@ -89,6 +90,20 @@ bool folder_has_expert_blocks(const json_t *config)
             return true;
     }
     return false;
+}
+
+/* Reads the shape of a short convolution. */
+static hearth_status read_short(folder_reader *r)
+{
+    uint32_t window = 3;
+    bool found;
+    TRY(json_get_uint(r->config, "conv_L_cache", &window, &found, r->name, r->error));
+    r->layer.recurrent = (recurrent_shape){.rule = RECURRENCE_SHORT,
+                                           .head_count = 1,
+                                           .value_length = r->hyper.embedding_length,
+                                           .key_count = 1,
+                                           .window = window};
+    return folder_set_size(r, "shortconv.l_cache", window);
 }
 
 /* Sets the arrays by which GGUF says what each layer is. */
@@ -192,12 +207,33 @@ static hearth_status read_mamba(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", length * values[0]);
 }
 
+static hearth_status set_keys(folder_reader *r, const uint32_t *kv_heads)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "attention.head_count_kv");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
+}
+
+/* Sets the heads of keys where a list has the numbers of the layers that have attention. */
+static hearth_status list_attending(folder_reader *r, const json_t *list, uint32_t *kv_heads)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t layer = json_integer_value(json_array_get(list, i));
+        if (!json_is_integer(json_array_get(list, i)) || layer < 0 || layer >= r->hyper.layer_count)
+            return fail(r->error, HEARTH_FORMAT, "%s: full_attn_idxs: is not an array of layers", r->name);
+        kv_heads[layer] = r->layer.attention.kv_head_count;
+    }
+    return set_keys(r, kv_heads);
+}
+
 /* Sets the heads of keys of each layer where layer_types says which are recurrent: 0. */
 static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
 {
     static const char name[] = "layer_types";
-    const json_t *list = json_object_get(r->config, name);
+    const json_t *list = json_object_get(r->config, name), *attending = json_object_get(r->config, "full_attn_idxs");
     char key[KEY_SIZE];
+    if ((!list || json_is_null(list)) && json_is_array(attending))
+        return list_attending(r, attending, kv_heads);
     if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one name per layer", r->name, name);
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
@@ -207,9 +243,8 @@ static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
     }
     hyper_key(key, r->family, "rope.scaling.finetuned"); /* by which llama.cpp knows that nothing is rotated */
-    TRY(checkpoint_set_bool(r->out, key, false, r->error));
-    hyper_key(key, r->family, "attention.head_count_kv");
-    return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
+    TRY(r->family->unrotated ? checkpoint_set_bool(r->out, key, false, r->error) : HEARTH_OK);
+    return set_keys(r, kv_heads);
 }
 
 /* Refuses positions of another kind than none. */
@@ -217,6 +252,8 @@ static hearth_status check_positions(const folder_reader *r)
 {
     const char *kind = "nope";
     bool found;
+    if (!r->family->unrotated)
+        return HEARTH_OK;
     TRY(json_get_string(r->config, "position_embedding_type", &kind, &found, r->name, r->error));
     return strcmp(kind, "nope") == 0 ? HEARTH_OK
                                      : fail(r->error, HEARTH_UNSUPPORTED,
@@ -234,5 +271,6 @@ hearth_status folder_read_mixers(folder_reader *r)
         return fail_memory(r->error, "layers", 2 * (size_t)r->hyper.layer_count * sizeof *numbers);
     hearth_status status = keys ? list_keys(r, numbers) : list_blocks(r, numbers, numbers + r->hyper.layer_count);
     mem_free(numbers);
-    return status == HEARTH_OK ? read_mamba(r) : status;
+    TRY(status);
+    return r->family->recurrence == RECURRENCE_SHORT ? read_short(r) : read_mamba(r);
 }

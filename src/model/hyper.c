@@ -28,7 +28,7 @@ const size_setting size_settings[] = {
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
     {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size",
-                                 "intermediate_size_mlp"},
+                                 "intermediate_size_mlp", "block_ff_dim"},
                                                                                 LAYER(ffn.neuron_count),        NEURON_LIMIT, true,  true},
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
@@ -222,11 +222,24 @@ static const struct {
                       {"ssm.state_size", 1u << 12},     /* values of a key */
                       {"ssm.conv_kernel", CONVOLUTION_LIMIT}};
 
+/* Reads the shape of a short convolution. */
+static hearth_status read_short(const hyper_reader *r, recurrent_shape *to)
+{
+    static const char key[] = "shortconv.l_cache";
+    *to = (recurrent_shape){
+        .rule = RECURRENCE_SHORT, .head_count = 1, .value_length = r->hyper->embedding_length, .key_count = 1};
+    TRY(hyper_size(r, key, &to->window, NULL));
+    return to->window > 0 && to->window <= CONVOLUTION_LIMIT ? HEARTH_OK
+                                                             : hyper_fail(r, HEARTH_FORMAT, key, "is 0 or too large");
+}
+
 /* Reads the shape of a recurrent mixer. */
 static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
 {
     recurrent_shape *to = &r->model->layers[layer].recurrent;
     uint32_t width = 0;
+    if (r->family->recurrence == RECURRENCE_SHORT)
+        return read_short(r, to);
     uint32_t *const fields[] = {&to->head_count, &width, &to->key_count, &to->key_length, &to->window};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         TRY(hyper_size(r, recurrent_keys[i].key, fields[i], NULL));
@@ -582,7 +595,8 @@ static hearth_status refuse_unknown(const hyper_reader *r)
     bool rotates = false;
     hyper_key(key, r->family, "rope.scaling.finetuned");
     TRY(checkpoint_get_bool(r->source, key, &rotates, &found, r->error));
-    if (rotates && r->family->mixers == MIXERS_KEYS) /* there it says whether anything is rotated */
+    if (rotates && r->family->mixers == MIXERS_KEYS &&
+        r->family->unrotated) /* there it says whether anything is rotated */
         return hyper_fail(r, HEARTH_UNSUPPORTED, "rope.scaling.finetuned", "layers that rotate are not supported");
     return HEARTH_OK;
 }
@@ -674,6 +688,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_LATENT] = ffn_expert_width(&l->ffn, h->embedding_length),
         [DIMENSION_RECURRENT_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r) + r->head_count,
         [DIMENSION_DELTA_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r),
+        [DIMENSION_SHORT_IN] = (uint64_t)2 * recurrent_width(r) + recurrent_channels(r),
         [DIMENSION_BETA_STEP] = (uint64_t)2 * r->head_count,
         [DIMENSION_RECURRENT_WIDTH] = recurrent_width(r),
         [DIMENSION_RECURRENT_HEADS] = r->head_count,

@@ -58,7 +58,7 @@ typedef struct attention_shape {
 /* Most tokens that a convolution sees. */
 #define CONVOLUTION_LIMIT 16
 
-/* What a recurrent mixer computes. Each of its heads has a state S [value_length][key_length], which is all that remains of
+/* What a recurrent mixer computes. MAMBA2 and DELTA: each of its heads has a state S [value_length][key_length], which is all that remains of
  * the tokens before. For every token with its key k, query q and value v:
  *
  *   S = decay S + gain (v - answer) k',   out = S q
@@ -67,7 +67,10 @@ typedef struct attention_shape {
  * DELTA:   decay likewise, gain = sigmoid(beta), answer = S k after the decay (gated delta rule, arXiv 2412.06464).
  *
  * Keys, queries and values come out of a product and pass a causal convolution over the last tokens of each channel, and
- * silu. Heads share keys and queries in groups. */
+ * silu. Heads share keys and queries in groups.
+ *
+ * SHORT: there is no state but the inputs of the convolution, and no silu. Values are multiplied with an input gate before it
+ * and with a gate behind it, both out of products. It has one head with all values, and keys of no values. */
 typedef struct recurrent_shape {
     recurrence rule;
     uint32_t head_count;                /* H                                                      */
@@ -248,8 +251,10 @@ typedef struct model_layer {
     /* A recurrent mixer, with letters as in recurrent_shape: V = H * P, C = V + 2 * G * N. The norm before it is
      * attention_norm. */
     matrix recurrent_in;                /* [V + C + H][d]  three of the following, as Mamba-2's files have them */
-    matrix recurrent_gate;              /* [V][d]  the result is multiplied with its silu */
-    matrix convolved;                   /* [C][d]  of MAMBA2 values, keys, queries; of DELTA queries, keys, values */
+    matrix short_in;                    /* [2 V + C][d]  three others, as files of SHORT have them */
+    matrix input_gate;                  /* [V][d]  of SHORT                               */
+    matrix recurrent_gate;              /* [V][d]  the result is multiplied with its silu; of SHORT with itself */
+    matrix convolved;                   /* [C][d]  of MAMBA2 values, keys, queries; of DELTA queries, keys, values; of SHORT values */
     matrix step;                        /* [H][d]  what decay and, of MAMBA2, gain come from */
     matrix beta;                        /* [H][d]  what the gain of DELTA comes from      */
     matrix delta_in;                    /* [C + V][d]  of each key its query, itself, its heads' values and their gates, as some
@@ -313,7 +318,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES 13
+#define MIXER_MATRICES 14
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -325,6 +330,7 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->query_in,
                                                &l->key_up,
                                                &l->value_up,
+                                               &l->input_gate,
                                                &l->convolved,
                                                &l->recurrent_gate,
                                                &l->step,

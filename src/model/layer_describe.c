@@ -87,6 +87,11 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
     if (l->mixer != MIXER_RECURRENT)
         return;
     double floats = (double)recurrent_width(r) * r->key_length + (r->window - 1.0) * recurrent_channels(r);
+    if (r->rule == RECURRENCE_SHORT) {
+        say(out, size, "gated convolution of %u tokens; a state of %s", r->window,
+            text_size(state, floats * sizeof(float)));
+        return;
+    }
     say(out, size, "%s: %u heads of %u, %u keys of %u, convolution of %u tokens; a state of %s", rules[r->rule],
         r->head_count, r->value_length, r->key_count, r->key_length, r->window,
         text_size(state, floats * sizeof(float)));

@@ -270,13 +270,14 @@
  * Row t finds its state at the place step->state_from[t] and leaves it at state_to[t], which may be the same; it sees what
  * the rows before it left. */
 
-/* Convolves each channel over its last `window` inputs, in place: x[t][c] = silu(bias[c] + sum of weight[c][i] * input i),
- * where input window - 1 is x[t][c] itself. x has the stride `stride`; weight [channels][window]; bias NULL: none. `states`
- * has the inputs before, oldest first [window - 1][channels].
+/* Convolves each channel over its last `window` inputs: out[t][c] = silu(sum), sum = bias[c] + sum of weight[c][i] * input i,
+ * where input window - 1 is x[t][c] itself. With gates, input window - 1 is opens[t][c] * x[t][c], and out[t][c] =
+ * closes[t][c] * sum. x, opens and closes have the stride `stride`, out has stride_out and may be x; weight [channels][window];
+ * bias NULL: none; opens, and then closes, NULL: no gates. `states` has the inputs before, oldest first [window - 1][channels].
  * items: ceil(channels / CONVOLVE_CHANNELS) */
 #define P_CONVOLVE(B, V, F)                                                                                  \
-    B(float, x) B(const float, weight) B(const float, bias) B(float, states) V(channels) V(window) V(stride) \
-        V(length)
+    B(const float, x) B(const float, weight) B(const float, bias) B(const float, opens) B(const float, closes) \
+        B(float, states) B(float, out) V(channels) V(window) V(stride) V(stride_out) V(length)
 
 /* Takes the states S [heads][values][columns] through the rows of a step (recurrent_shape in model/layer.h):
  *     S = decay S + gain (v - answer) k',   out = scale * S q + skip v

@@ -1,4 +1,4 @@
-/* recurrent.cl - recurrent mixers (Mamba-2, gated delta nets): the convolution before the steps of the states, the steps,
+/* recurrent.cl - recurrent mixers (Mamba-2, gated delta nets, short convolutions): the convolution before the steps of the states, the steps,
  * and the norm with a gate after them.
  *
  * A row depends on the rows of its sequence before it, so each item goes through all rows of a step in order. What groups
@@ -15,9 +15,10 @@ KERNEL(convolve, P_CONVOLVE)
         for (uint t = 0; t < step->count; t++) {
             bool fresh = step->row[t].state_from == NO_STATE;
             GLOBAL const float *before = states + (fresh ? 0 : (size_t)step->row[t].state_from * length);
-            GLOBAL float *after = states + (size_t)step->row[t].state_to * length, *row = x + (size_t)t * stride;
+            GLOBAL float *after = states + (size_t)step->row[t].state_to * length;
+            size_t row = (size_t)t * stride;
             for (uint c = begin + LANE; c < end; c += LANES) {
-                float sum = bias ? bias[c] : 0.0f, newest = row[c];
+                float sum = bias ? bias[c] : 0.0f, newest = x[row + c] * (opens ? opens[row + c] : 1.0f);
                 for (uint i = 0; i + 1 < window; i++) {
                     float input = fresh ? 0.0f : before[(size_t)i * channels + c];
                     if (i > 0)
@@ -27,7 +28,7 @@ KERNEL(convolve, P_CONVOLVE)
                 if (window > 1)
                     after[(size_t)(window - 2) * channels + c] = newest;
                 sum = FMA(weight[(size_t)c * window + window - 1], newest, sum);
-                row[c] = sum * sigmoid_of(sum);
+                out[(size_t)t * stride_out + c] = sum * (opens ? closes[row + c] : sigmoid_of(sum));
             }
         }
     }
