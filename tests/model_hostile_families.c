@@ -1,6 +1,6 @@
 /* model_hostile_families.c - one key of a golden GGUF of each family is wrong: every one is refused, by name. */
 #include "../src/file/gguf.h"
-#include "../src/model/model.h"
+#include "../src/model/hyper.h"
 
 #include "golden.h"
 
@@ -79,6 +79,11 @@ static const struct {
      "altup_proj.weight: is 64 x 64 x 3, expected 64 x 64 x 2"},
     {"gemma3n", "gemma3n.altup.active_idx", 'u', 4, HEARTH_FORMAT, "altup.active_idx: is not below altup.num_inputs"},
     {"gemma3n", "gemma3n.activation_sparsity_scale", 'b', 1, HEARTH_FORMAT, "is not an array of one number per layer"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 0, HEARTH_FORMAT, "shortconv.l_cache: is 0 or too large"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 17, HEARTH_FORMAT, "shortconv.l_cache: is 0 or too large"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 4, HEARTH_FORMAT, "shortconv.conv.weight: is 3 x 64, expected 4 x 64"},
+    {"laguna", "laguna.attention.head_count", 'u', 4, HEARTH_FORMAT, "attn_q.weight: is 64 x 120, expected 64 x 80"},
+    {"muse-glimmer", "muse-glimmer." POST_EPSILON_KEY, 'f', -1, HEARTH_FORMAT, "is -1, expected a positive number"},
     {"gemma2", "gemma2.attn_logit_softcapping", 'f', -5, HEARTH_FORMAT, "attn_logit_softcapping: is -5"},
     {"gemma2", "gemma2.final_logit_softcapping", 'f', -1, HEARTH_FORMAT, "final_logit_softcapping: is -1"},
     {"minicpm-s", "minicpm.residual_scale", 'f', 0, HEARTH_FORMAT, "residual_scale: is 0"},

@@ -108,7 +108,7 @@ const family families[] = {
      .sizes = {{"head_dim", 128}},
      .required = {NO_ATTENTION_BIAS, {"moe_apply_router_weight_on_input", false, false}}, TENSORS(llama_tensors, laguna_layer)},
     {.name = "hy_v3", .model_type = "hy_v3", .architecture = "HYV3ForCausalLM",
-     .pairing = ROPE_HALVES, .rope_base = 11158840, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .pairing = ROPE_HALVES, .rope_base = 11158840, .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-5f, .activation = FFN_SILU,
      .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"route_norm", true, true}, {"qk_norm", true, true}},
      TENSORS(llama_tensors, hy_v3_layer)},

@@ -264,6 +264,7 @@ typedef struct family {
     bool router_early;
     bool input_shares;              /* shares multiply what experts read (router_shape.weighs_input)         */
     bool one_shared;                /* where a GGUF file lacks expert_shared_count there is one              */
+    bool dense_unsaid;              /* where no key says how many layers come before those with experts, routers tell */
     bool dense_beside;              /* layers with experts have the network of the others beside them        */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */

@@ -466,7 +466,7 @@ static hearth_status read_experts(const hyper_reader *r)
     if (count == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
-    if (!found && family_has_network(r->family, false)) /* files of Hy3 have no such key */
+    if (!found && r->family->dense_unsaid)
         dense = layers_without_router(r);
     TRY(hyper_size(r, "interleave_moe_layer_step", &period, &found));
     if (period == 0)
