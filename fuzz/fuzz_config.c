@@ -9,6 +9,7 @@
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
+ * Covers: src/model/huggingface_scaled.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/huggingface_ternary.c
  * Covers: src/model/hyper.c
@@ -167,7 +168,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
- * u matrices of layers packed, as BitNet's; q two matrices that make queries, where attention is latent. The last layer has with k no keys and values, with v no values, with w twice
+ * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
+ * bits; q two matrices that make queries, where attention is latent. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
@@ -203,6 +205,40 @@ static hearth_status pack(checkpoint *c, const tensor_rule *r, uint32_t layer, s
     stored_tensor scale = {
         .name = name, .format = FORMAT_F32, .rank = 1, .shape = {1, 1, 1, 1}, .data = &one, .size_bytes = sizeof(one)};
     return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scale, NULL);
+}
+
+/* Adds a matrix as floats of 8 bits, and their scales, as its config may say or not. */
+static hearth_status add_f8(checkpoint *c, const stored_tensor *t)
+{
+    char name[TENSOR_NAME_SIZE + 16];
+    snprintf(name, sizeof(name), "%s_scale_inv", t->name);
+    stored_tensor codes = *t, scales = {.name = name, .format = FORMAT_BF16, .rank = 2, .data = values};
+    codes.format = FORMAT_STORED_COUNT;
+    codes.foreign = "F8_E4M3";
+    codes.size_bytes = t->shape[0] * t->shape[1];
+    scales.shape[0] = (t->shape[0] + 3) / 4;
+    scales.shape[1] = (t->shape[1] + 1) / 2;
+    scales.shape[2] = scales.shape[3] = 1;
+    scales.size_bytes = scales.shape[0] * scales.shape[1] * sizeof(*values);
+    TRY(checkpoint_add_tensor(c, &codes, NULL));
+    return checkpoint_add_tensor(c, &scales, NULL);
+}
+
+/* Adds matrices of all experts as blocks of 4 bits and their scales: of `rows` rows of one block. */
+static hearth_status add_blocks(checkpoint *c, const char *plain, uint64_t rows)
+{
+    char names[2][TENSOR_NAME_SIZE + 16];
+    for (int i = 0; i < 2; i++) {
+        snprintf(names[i], sizeof(names[i]), "%s_%s", plain, i ? "scales" : "blocks");
+        stored_tensor t = {.name = names[i], .format = FORMAT_STORED_COUNT, .foreign = "U8", .data = values};
+        t.rank = i ? 3 : 4;
+        uint64_t shape[] = {16, 1, rows, EXPERTS, 1};
+        memcpy(t.shape, shape + i, sizeof(t.shape));
+        t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
+        if (!checkpoint_find_tensor(c, names[i]))
+            TRY(checkpoint_add_tensor(c, &t, NULL));
+    }
+    return HEARTH_OK;
 }
 
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
@@ -246,8 +282,13 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         char name[TENSOR_NAME_SIZE];
         snprintf(name, sizeof(name), folder ? r->folder_name : r->name, numbered ? i : layer, i);
         t.name = name;
-        if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
-            TRY(checkpoint_add_tensor(c, &t, NULL));
+        bool of_layer = folder && t.rank == 2 && strchr(r->folder_name, '%');
+        if (checkpoint_find_tensor(c, name)) /* two rules may have one name */
+            continue;
+        if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)
+            TRY(add_blocks(c, name, r->flags & TENSOR_TRANSPOSED ? columns : rows));
+        else
+            TRY(of_layer && has_letter(sets, 'f') ? add_f8(c, &t) : checkpoint_add_tensor(c, &t, NULL));
     }
     return HEARTH_OK;
 }

@@ -486,6 +486,70 @@ static void muse_as_published(void **state)
     expect_refused("muse-glimmer", config, "layer_rope_theta: layer 2 differs from those of a muse_glimmer_text");
 }
 
+/* gpt-oss, of which nothing is rounded: its blocks are those of MXFP4 in another order. */
+static void blocks_of_4_bits(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    stack_check(open_as(&m, "gpt-oss-mxfp4", config_of("gpt-oss-mxfp4"), NULL, &error), &error);
+    assert_int_equal(m->layers[0].gate.format, FORMAT_MXFP4);
+    assert_int_equal(m->layers[0].down.format, FORMAT_MXFP4);
+    expect_golden(m, "gpt-oss-mxfp4");
+}
+
+/* Gives every row of a matrix of 8-bit floats a scale, under the name that compressed-tensors has. */
+static bool scale_rows(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    char name[300], of[256];
+    const char *ending = strstr(t->name, "_scale_inv");
+    if (!ending)
+        return strstr(t->name, "activation_scale") != NULL;
+    snprintf(of, sizeof of, "%.*s", (int)(ending - t->name), t->name);
+    snprintf(name, sizeof name, "%s_scale", of);
+    const stored_tensor *scaled = checkpoint_find_tensor(from, of);
+    assert_non_null(scaled);
+    size_t rows = (size_t)scaled->shape[1];
+    float *scales = arena_new_array(&to->memory, rows, sizeof *scales);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(&scales[i], t->data, sizeof *scales);
+    const stored_tensor each = {.name = name,
+                                .format = FORMAT_F32,
+                                .rank = 2,
+                                .shape = {1, rows, 1, 1},
+                                .data = scales,
+                                .size_bytes = rows * sizeof *scales};
+    assert_int_equal(checkpoint_add_tensor(to, &each, NULL), HEARTH_OK);
+    return true;
+}
+
+/* Leaves a matrix without its scales. */
+static bool lose_scale(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strcmp(t->name, "model.layers.1.mlp.up_proj.weight_scale_inv") == 0;
+}
+
+static void expect_broken(json_t *config, replace_tensor *replace, const char *reason)
+{
+    hearth_model *m;
+    hearth_error error;
+    assert_int_equal(open_as(&m, "llama-fp8", config, replace, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, reason));
+}
+
+static void floats_of_8_bits(void **state)
+{
+    (void)state;
+    json_t *config = config_of("llama-fp8"), *settings = json_object_get(config, "quantization_config");
+    expect_broken(config, lose_scale, "up_proj.weight: has no weight_scale_inv or weight_scale of floats");
+    json_object_set_new(settings, "weight_block_size", json_pack("[i, i]", 0, 128));
+    expect_broken(config, NULL, "weight_block_size: is not two sizes");
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:s}", "quant_method", "compressed-tensors", "format", "float-quantized"));
+    expect_same("llama-fp8", config, scale_rows);
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
@@ -566,6 +630,8 @@ int main(void)
                                        cmocka_unit_test(width_as_it_is),
                                        cmocka_unit_test(gates_of_values),
                                        cmocka_unit_test(layers_without_router),
-                                       cmocka_unit_test(muse_as_published)};
+                                       cmocka_unit_test(muse_as_published),
+                                       cmocka_unit_test(blocks_of_4_bits),
+                                       cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);
 }

@@ -77,7 +77,9 @@ static const char *const family_cases[] = {"bamboo",
                                            "muse-glimmer",
                                            "laguna",
                                            "lfm2",
-                                           "lfm2-moe"};
+                                           "lfm2-moe",
+                                           "llama-fp8",
+                                           "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -161,7 +161,7 @@ static const struct {
     {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT,
      "tensor a: dtype is missing or no"},
     {"{" TENSOR("a", "I64", "1", "0,8") "}", 8, HEARTH_UNSUPPORTED, "tensor a: dtype I64 is not supported"},
-    {"{" TENSOR("a", "F8_E4M3", "1", "0,1") "}", 1, HEARTH_UNSUPPORTED, "tensor a: dtype F8_E4M3 is not supported"},
+    {"{" TENSOR("a", "F8_E5M2", "1", "0,1") "}", 1, HEARTH_UNSUPPORTED, "tensor a: dtype F8_E5M2 is not supported"},
     {"{" TENSOR("a", "f32", "1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: dtype f32 is not supported"},
     {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: shape is missing or no array"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: shape is missing"},

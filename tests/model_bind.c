@@ -196,26 +196,24 @@ static void test_vectors(void **state)
     hearth_model *m;
     checkpoint *c = tiny_stored(false, "output_norm.weight");
     tiny_keys(c);
-    stored_tensor norm = {
-        "output_norm.weight", FORMAT_BF16, 1, {TINY_D, 1, 1, 1}, half, sizeof half, 0, 0, 0, {0}, NULL, NULL};
+    stored_tensor norm = {.name = "output_norm.weight",
+                          .format = FORMAT_BF16,
+                          .rank = 1,
+                          .shape = {TINY_D, 1, 1, 1},
+                          .data = half,
+                          .size_bytes = sizeof half};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
     assert_memory_equal(m->output_norm.weight, wanted, sizeof wanted);
     hearth_model_close(m);
 
     c = tiny_gguf("blk.1.ffn_norm.weight");
-    norm = (stored_tensor){"blk.1.ffn_norm.weight",
-                           FORMAT_F32,
-                           1,
-                           {TINY_D, 1, 1, 1},
-                           unaligned + 1,
-                           sizeof wanted,
-                           0,
-                           0,
-                           0,
-                           {0},
-                           NULL,
-                           NULL};
+    norm = (stored_tensor){.name = "blk.1.ffn_norm.weight",
+                           .format = FORMAT_F32,
+                           .rank = 1,
+                           .shape = {TINY_D, 1, 1, 1},
+                           .data = unaligned + 1,
+                           .size_bytes = sizeof wanted};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
     assert_memory_equal(m->layers[1].ffn_norm.weight, wanted, sizeof wanted);
@@ -230,7 +228,12 @@ static void test_factors(void **state)
     hearth_error error;
     hearth_model *m;
     checkpoint *c = tiny_gguf(NULL);
-    stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0, 0, 0, {0}, NULL, NULL};
+    stored_tensor t = {.name = "rope_freqs.weight",
+                       .format = FORMAT_F32,
+                       .rank = 1,
+                       .shape = {2, 1, 1, 1},
+                       .data = bad,
+                       .size_bytes = sizeof bad};
     must(checkpoint_add_tensor(c, &t, &error), &error);
     assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
     expect_text(&error, "tensor rope_freqs.weight: value 1 is not a positive number");
@@ -301,8 +304,11 @@ static void add_biases(checkpoint *c, bool folder)
         for (size_t i = 0; i < 3; i++) {
             char name[128];
             snprintf(name, sizeof name, folder ? tiny_biases[i].folder_name : tiny_biases[i].name, layer);
-            stored_tensor t = {name, FORMAT_F32, 1,   {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0, 0, 0,
-                               {0},  NULL,       NULL};
+            stored_tensor t = {.name = name,
+                               .format = FORMAT_F32,
+                               .rank = 1,
+                               .shape = {tiny_biases[i].size, 1, 1, 1},
+                               .data = tiny_bias(layer, i)};
             t.size_bytes = (size_t)tiny_biases[i].size * sizeof(float);
             must(checkpoint_add_tensor(c, &t, &error), &error);
         }

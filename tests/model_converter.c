@@ -185,6 +185,7 @@ static void all_families(void **state)
     (void)state;
     for (size_t i = 0; i < FAMILY_CASES; i++)
         compare(family_cases[i]);
+    compare("gpt-oss-mxfp4");
 }
 
 int main(void)

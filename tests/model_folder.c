@@ -114,8 +114,12 @@ static void open_vocabulary(vocabulary_folder *v)
     write_file(path, pieces, size);
     free(pieces);
     must(checkpoint_create(&v->c, v->path, &error), &error);
-    stored_tensor rows = {
-        "token_embd.weight", FORMAT_F32, 2, {1, 515, 1, 1}, tiny_values, 515 * sizeof(float), 0, 0, 0, {0}, NULL, NULL};
+    stored_tensor rows = {.name = "token_embd.weight",
+                          .format = FORMAT_F32,
+                          .rank = 2,
+                          .shape = {1, 515, 1, 1},
+                          .data = tiny_values,
+                          .size_bytes = 515 * sizeof(float)};
     must(checkpoint_add_tensor(v->c, &rows, &error), &error);
 }
 
@@ -471,7 +475,7 @@ static void test_three_values(void **state)
     expect_text(&error, "not finite");
     json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "gptq"));
     assert_int_equal(understand(&none, stored, config, &error), HEARTH_UNSUPPORTED);
-    expect_text(&error, "quantised folders are not read");
+    expect_text(&error, "quantization_config: gptq is not read");
     checkpoint_close(stored);
     checkpoint_close(files);
     json_decref(config);

@@ -163,7 +163,7 @@ static const bad_config bad_configs[] = {
     {"attention_bias", "true", HEARTH_UNSUPPORTED, "attention_bias: true is not supported"},
     {"mlp_bias", "true", HEARTH_FORMAT, "tensor model.layers.0.mlp.gate_proj.bias: is missing, and mlp_bias is true"},
     {"mlp_bias", "1", HEARTH_FORMAT, "mlp_bias: is not true or false"},
-    {"quantization_config", "{\"bits\": 4}", HEARTH_UNSUPPORTED, "quantization_config: quantised folders"},
+    {"quantization_config", "{\"bits\": 4}", HEARTH_UNSUPPORTED, "quantization_config: a folder without quant_method is not read"},
     {"partial_rotary_factor", "1.5", HEARTH_FORMAT, "partial_rotary_factor: is 1.5"},
     {"tie_word_embeddings", "\"yes\"", HEARTH_FORMAT, "tie_word_embeddings: is not true or false"},
     {"rope_theta", "-1", HEARTH_FORMAT, "rope_theta: is -1"},

@@ -39,12 +39,28 @@ static bool piece_is_finite(const number_traits *format, const char *at, size_t 
     return true;
 }
 
+/* The same of a tensor whose rows are made when they are read; true without memory for one. */
+static bool rows_are_finite(const stored_tensor *t, const number_traits *format)
+{
+    size_t rows = (size_t)stored_tensor_rows(t), row_bytes = t->size_bytes / rows;
+    char *row = mem_new(row_bytes);
+    bool finite = true;
+    for (size_t i = 0; row && finite && i < rows; i++) {
+        stored_tensor_read(t, i, row_bytes, row);
+        finite = piece_is_finite(format, row, row_bytes);
+    }
+    mem_free(row);
+    return finite;
+}
+
 /* Returns whether all values of a tensor are finite; true for formats that cannot be decoded. */
 static bool tensor_is_finite(const stored_tensor *t)
 {
     if (t->foreign)
         return true;
     const number_traits *format = &number_formats[t->format];
+    if (t->scaled)
+        return rows_are_finite(t, format);
     size_t pieces = t->parts ? (size_t)t->shape[2] : 1, each = t->size_bytes / pieces;
     bool finite = true;
     for (size_t i = 0; finite && format->decode && i < pieces; i++)

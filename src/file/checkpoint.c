@@ -249,10 +249,13 @@ size_t checkpoint_file_count(const checkpoint *c)
 
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
 {
+    size_t each = tensor->size_bytes / (size_t)tensor->shape[2];
+    if (tensor->scaled)
+        each = (size_t)tensor->scaled->stored_rows * scaled_row_bytes(tensor->scaled, tensor->shape[0]);
     if (!tensor->parts)
-        checkpoint_drop_range(c, tensor->data, tensor->size_bytes);
+        checkpoint_drop_range(c, tensor->data, tensor->scaled ? each * (size_t)tensor->shape[2] : tensor->size_bytes);
     for (uint64_t i = 0; tensor->parts && i < tensor->shape[2]; i++)
-        checkpoint_drop_range(c, tensor->parts[i], tensor->size_bytes / (size_t)tensor->shape[2]);
+        checkpoint_drop_range(c, tensor->parts[i], each);
 }
 
 void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes)
@@ -382,8 +385,20 @@ static uint64_t value_place(const stored_tensor *t, uint64_t at, uint64_t count)
     return first + stored * o->length + (at - first) % o->length;
 }
 
+/* Returns where the stored values of a matrix begin whose rows are made. */
+static const void *made_from(const stored_tensor *t, uint64_t number)
+{
+    size_t each = (size_t)t->scaled->stored_rows * scaled_row_bytes(t->scaled, t->shape[0]);
+    return t->parts ? t->parts[number] : (const char *)t->data + (size_t)number * each;
+}
+
 void stored_tensor_read(const stored_tensor *t, uint64_t stored_row, size_t row_bytes, void *out)
 {
+    if (t->scaled) {
+        uint64_t number = stored_row / t->shape[1];
+        scaled_read(t->scaled, made_from(t, number), number, stored_row % t->shape[1], t->shape[0], out);
+        return;
+    }
     const char *from = stored_tensor_at(t, stored_row, row_bytes);
     if (!t->values.columns) {
         memcpy(out, from, row_bytes);

@@ -11,6 +11,7 @@
 #include "../base/text.h"
 #include "../number/format.h"
 #include "names.h"
+#include "scaled.h"
 
 // clang-format off
 /* GGUF's value types, with its numbers. */
@@ -80,6 +81,9 @@ typedef struct stored_tensor {
     /* NULL: all rows lie at `data`, one after another. Else `data` is NULL, and each of the shape[2] matrices of shape[1]
      * rows lies at its own place. */
     const void **parts;
+    /* NULL: as above. Else `data` or `parts` have other values, of which the rows are made when they are read (scaled.h);
+     * `format` and size_bytes are of the rows that are made. In the checkpoint's memory. */
+    const scaled_rows *scaled;
     /* NULL: as above. Else the name of a type that hearth has no format for, such as "q2_K", "I64" or "LongStorage";
      * then `format` is FORMAT_STORED_COUNT, and `data` may be NULL. Whoever uses a tensor refuses such types; those that
      * take no part in the model may be of any type. */
@@ -158,17 +162,22 @@ hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *
 hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
                                    bool *found, hearth_error *error);
 
-/* Returns whether rows or columns are stored in another order than their logical one. */
+/* Returns whether rows or columns are stored in another order than their logical one, or in another form. */
 static inline bool stored_tensor_reordered(const stored_tensor *t)
 {
-    return t->rotary_heads > 0 || t->fused_groups > 0 || t->values.groups > 0 || t->parts;
+    return t->rotary_heads > 0 || t->fused_groups > 0 || t->values.groups > 0 || t->parts || t->scaled;
 }
 /* Returns all rows of a matrix, or of stacked matrices. */
 static inline uint64_t stored_tensor_rows(const stored_tensor *t)
 {
     return t->shape[1] * t->shape[2] * t->shape[3];
 }
-/* Returns where a stored row begins. row_bytes: of a row. */
+/* Returns whether a stored row has to be made, or put in order, by stored_tensor_read before it can be used. */
+static inline bool stored_tensor_is_made(const stored_tensor *t)
+{
+    return t->values.columns || t->scaled;
+}
+/* Returns where a stored row begins that need not be made. row_bytes: of a row. */
 static inline const void *stored_tensor_at(const stored_tensor *t, uint64_t row, size_t row_bytes)
 {
     const char *from = t->parts ? t->parts[row / t->shape[1]] : t->data;
@@ -176,7 +185,7 @@ static inline const void *stored_tensor_at(const stored_tensor *t, uint64_t row,
 }
 /* Returns the number of the stored row that holds logical row `row` (see stored_tensor). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);
-/* Copies a stored row to `out`, with its columns in their logical order. row_bytes: of a row. */
+/* Copies or makes a stored row: to `out`, with its columns in their logical order. row_bytes: of a row. */
 void stored_tensor_read(const stored_tensor *t, uint64_t stored_row, size_t row_bytes, void *out);
 
 #endif

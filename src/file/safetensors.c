@@ -25,7 +25,9 @@ static const struct {
     {"F32", FORMAT_F32},
     {"F16", FORMAT_F16},
     {"BF16", FORMAT_BF16},
-    {"U8", FORMAT_STORED_COUNT}, /* packed weights are made of it: no format of hearth's, see stored_tensor.foreign */
+    /* Packed weights, and floats that scales belong to: no formats of hearth's, see stored_tensor.foreign. */
+    {"U8", FORMAT_STORED_COUNT},
+    {"F8_E4M3", FORMAT_STORED_COUNT},
 };
 
 typedef struct header_reader {
@@ -65,7 +67,7 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
         t->foreign = t->format == FORMAT_STORED_COUNT ? dtypes[i].dtype : NULL;
         return HEARTH_OK;
     }
-    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16 and U8", dtype);
+    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3 and U8", dtype);
 }
 
 /* Reads item i of an array as an integer of at least 0; returns false where it is none. */

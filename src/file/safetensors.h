@@ -7,7 +7,7 @@
 #include "checkpoint.h"
 
 /* Adds all tensors of a file, which c then holds open, under their own names, with shapes in GGUF's order (reversed); a
- * scalar has rank 1. F32, F16 and BF16 are read, U8 is foreign (stored_tensor); other dtypes are HEARTH_UNSUPPORTED (named). Validated: header length,
+ * scalar has rank 1. F32, F16 and BF16 are read, F8_E4M3 and U8 are foreign (stored_tensor); other dtypes are HEARTH_UNSUPPORTED (named). Validated: header length,
  * JSON, duplicate names, size against shape, that the tensors fill the file without gap or overlap, and where there is an
  * index (weight_map: name -> shard; else NULL), that it says `shard` of each. */
 hearth_status safetensors_add(checkpoint *c, const char *path, const json_t *weight_map, const char *shard,

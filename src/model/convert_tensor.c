@@ -94,7 +94,7 @@ typedef struct row_chunk {
     uint64_t first;            /* row of the tensor that is row 0 of the chunk */
     size_t columns, from_row_bytes, to_row_bytes;
     float *values;   /* [threads][2][columns]                */
-    char *in;        /* [threads][from_row_bytes] rows whose columns have been put in order; NULL: they are */
+    char *in;        /* [threads][from_row_bytes] rows that have been made; NULL: none has to be */
     char *out;       /* [rows][to_row_bytes]                 */
     misfit *misfits; /* [rows]                              */
     row_sums *sums;  /* [rows]; NULL: not measured           */
@@ -182,7 +182,7 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     chunk = chunk > threads ? chunk : threads;
     if (chunk > count)
         chunk = (size_t)count;
-    bool ordered = item->from.values.columns,
+    bool ordered = stored_tensor_is_made(&item->from),
          measured = (step->is_down_t && step->from != step->to) || item->scale != 1;
     r.values = mem_new_array(r.columns, 2 * threads * sizeof *r.values);
     r.in = ordered ? mem_new_array(threads, r.from_row_bytes) : NULL;
@@ -287,18 +287,18 @@ static hearth_status write_transposed_matrix(convert_sink *s, convert_item *item
     return status == HEARTH_OK ? report(s, t->size_bytes) : status;
 }
 
-/* As write_transposed_matrix; copies matrices that lie at different places behind one another first. */
+/* As write_transposed_matrix; copies matrices that lie at different places, or whose rows are to be made, behind one another first. */
 static hearth_status write_transposed(convert_sink *s, convert_item *item)
 {
     const stored_tensor *t = &item->from;
-    size_t each = t->size_bytes / item->experts;
-    if (!t->parts)
+    size_t rows = (size_t)stored_tensor_rows(t), row_bytes = t->size_bytes / rows;
+    if (!t->parts && !t->scaled)
         return write_transposed_matrix(s, item, t->data);
     char *copy = mem_reserve(t->size_bytes, MEM_WHOLE);
     if (!copy)
         return fail_memory(s->error, item->step.name, t->size_bytes);
-    for (uint32_t i = 0; i < item->experts; i++)
-        memcpy(copy + i * each, t->parts[i], each);
+    for (size_t i = 0; i < rows; i++)
+        stored_tensor_read(t, i, row_bytes, copy + i * row_bytes);
     hearth_status status = write_transposed_matrix(s, item, copy);
     mem_release(copy, t->size_bytes);
     return status;

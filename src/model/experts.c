@@ -13,7 +13,24 @@ static hearth_status add_empty(checkpoint *c, const char *name, const stored_ten
     all.parts = arena_new_array(&c->memory, count, sizeof *all.parts);
     if (!all.parts || !size_multiply(one->size_bytes, count, &all.size_bytes))
         return fail_memory(error, name, count * sizeof *all.parts);
+    if (one->scaled) {
+        scaled_rows *rows = arena_new_array(&c->memory, 1, sizeof *rows);
+        const void **scales = arena_new_array(&c->memory, count, sizeof *scales);
+        if (!rows || !scales)
+            return fail_memory(error, name, count * sizeof *scales);
+        *rows = *one->scaled;
+        rows->scales = scales;
+        all.scaled = rows;
+    }
     return checkpoint_add_tensor(c, &all, error);
+}
+
+/* Returns whether rows of two tensors are made in one way. */
+static bool made_alike(const scaled_rows *a, const scaled_rows *b)
+{
+    return !a == !b && (!a || (a->kind == b->kind && a->scale_format == b->scale_format &&
+                               a->block_rows == b->block_rows && a->block_columns == b->block_columns &&
+                               a->stored_rows == b->stored_rows && a->first == b->first && a->step == b->step));
 }
 
 hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *one, expert_number number,
@@ -32,12 +49,14 @@ hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *
         return fail(error, HEARTH_FORMAT, "%s: tensor %s: holds all experts, and %.128s holds one of them", c->path,
                     name, one->name);
     if (one->rank != 2 || all->shape[0] != one->shape[0] || all->shape[1] != one->shape[1] ||
-        all->format != one->format)
+        all->format != one->format || !made_alike(all->scaled, one->scaled))
         return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: differs in shape or format from those of other experts",
                     c->path, one->name);
     if (all->parts[number.expert])
         return fail(error, HEARTH_FORMAT, "%s: tensor %.128s: appears twice", c->path, one->name);
     all->parts[number.expert] = one->data;
+    if (one->scaled)
+        all->scaled->scales[number.expert] = one->scaled->scales[0];
     return HEARTH_OK;
 }
 

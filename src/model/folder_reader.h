@@ -1,7 +1,8 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
  * huggingface_layers.c (what else differs between layers), huggingface_latent.c (latent attention),
- * huggingface_tensor.c (tensors), huggingface_ternary.c (those of three values). */
+ * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
+ * values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -11,19 +12,25 @@
 /* How a folder stores matrices of -s, 0 and s: not at all; as floats that are to be rounded; packed, with s, with 1 / s. */
 typedef enum folder_ternary { TERNARY_NONE, TERNARY_ONLINE, TERNARY_MULTIPLIED, TERNARY_DIVIDED } folder_ternary;
 
+/* How a folder stores matrices whose scales lie beside them: not at all; as floats of 8 bits; as blocks of numbers of 4 bits. */
+typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_F8, FOLDER_MXFP4 } folder_scaled;
+
 typedef struct folder_reader {
     checkpoint *out;
     const checkpoint *folder;
     const json_t *config; /* of the text model                     */
+    const json_t *whole;  /* of the whole one                      */
     bool nested;          /* it is a part of a larger one: text_config */
     bool pictures;        /* the folder has tensors for pictures or sound beside the text's */
     const char *name;     /* what errors about the config begin with */
     hearth_error *error;
     const family *family;
     folder_ternary ternary;
-    uint32_t draft_layers; /* layers behind the last one that guess tokens ahead; they are left out */
-    hyperparameters hyper; /* the sizes                             */
-    model_layer layer;     /* of every layer                        */
+    folder_scaled scaled;
+    uint32_t scale_block[2]; /* FOLDER_F8: rows and columns that share a scale; 0: no blocks */
+    uint32_t draft_layers;   /* layers behind the last one that guess tokens ahead; they are left out */
+    hyperparameters hyper;   /* the sizes                             */
+    model_layer layer;       /* of every layer                        */
     double rope_base;
     const char *of_experts[2]; /* the first tensor of all experts of a layer, of a single one; NULL: none yet */
 } folder_reader;
@@ -67,6 +74,18 @@ hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stor
 hearth_status folder_read_latent(folder_reader *r);
 /* Makes key_up or value_up of the folder's matrix of both, where a rule is of one of them. */
 hearth_status folder_divide_heads(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+
+/* In huggingface_scaled.c. Reads quantization_config. HEARTH_UNSUPPORTED: of a kind that is not read. */
+hearth_status folder_read_quantization(folder_reader *r, const json_t *settings);
+/* Returns whether a tensor of the folder is the scales of another, or of activations. */
+bool folder_is_scale(const folder_reader *r, const char *name);
+/* Writes the name of a tensor as its rule has it. */
+void folder_plain_name(const folder_reader *r, const char *name, char out[2 * TENSOR_NAME_SIZE]);
+/* Returns whether a tensor is one of those whose scales lie beside it. */
+bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored);
+/* Turns such a tensor into one of rows that are made when they are read, or, where more of it is to be changed, of values. */
+hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
+                                 stored_tensor *t);
 
 /* In huggingface_ternary.c. Reads quantization_config: HEARTH_UNSUPPORTED, unless it is BitNet's. */
 hearth_status folder_read_ternary(folder_reader *r, const json_t *settings);

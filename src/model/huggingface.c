@@ -690,13 +690,15 @@ static hearth_status refuse_unknown(folder_reader *r)
     if (json_is_number(json_object_get(r->config, "clip_qkv")))
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: clip_qkv: a number is not supported", r->name);
     const json_t *quantization = json_object_get(r->config, "quantization_config");
-    return quantization && !json_is_null(quantization) ? folder_read_ternary(r, quantization) : HEARTH_OK;
+    if (!quantization || json_is_null(quantization))
+        quantization = json_object_get(r->whole, "quantization_config");
+    return quantization && !json_is_null(quantization) ? folder_read_quantization(r, quantization) : HEARTH_OK;
 }
 
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,
                                      hearth_error *error)
 {
-    folder_reader r = {.out = c, .folder = folder, .config = config, .name = name, .error = error};
+    folder_reader r = {.out = c, .folder = folder, .config = config, .whole = config, .name = name, .error = error};
     const json_t *text = json_object_get(config, "text_config");
     if (json_is_object(text)) { /* a model of text and pictures, of which only the text's is read */
         r.config = text;

@@ -231,6 +231,9 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     expert_number number = {expert, r->layer.ffn.router.expert_count, r->folder->tensor_count};
     tensor_rule_name(name, rule, layer, false);
     TRY(check_form(r, rule, stored->name));
+    bool scaled = folder_has_scales(r, rule, stored);
+    if (scaled)
+        TRY(folder_take_scaled(r, rule, stored, &t));
     if (rule->stack != DIMENSION_NONE) { /* the number in its name is its own */
         number.expert = layer;
         number.count = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->stack);
@@ -238,7 +241,8 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     if (rule->stack != DIMENSION_NONE || tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, number, r->error);
     t.name = name;
-    TRY(adapt(r, rule, stored, &t));
+    if (!scaled || t.format != FORMAT_MXFP4) /* which is as GGUF has it */
+        TRY(adapt(r, rule, stored, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
@@ -258,7 +262,7 @@ static const tensor_rule *find_rule(const folder_reader *r, const char *name, ui
 {
     const tensor_rule *rule = NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !rule; i++) {
-        char usual[2 * TENSOR_NAME_SIZE];
+        char usual[3 * TENSOR_NAME_SIZE];
         size_t has = strlen(prefixes[i].has);
         if (strncmp(name, prefixes[i].has, has) == 0 && strlen(name) < sizeof usual - TENSOR_NAME_SIZE) {
             snprintf(usual, sizeof usual, "%s%s", prefixes[i].lacks, name + has);
@@ -308,9 +312,11 @@ static bool gives_way(const folder_reader *r, const tensor_rule *rule)
 static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
 {
     uint32_t layer = 0, expert = 0;
-    const tensor_rule *rule = find_rule(r, stored->name, &layer, &expert);
+    char plain[2 * TENSOR_NAME_SIZE];
+    folder_plain_name(r, stored->name, plain);
+    const tensor_rule *rule = find_rule(r, plain, &layer, &expert);
     if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
-        is_beside(r, stored->name, rule, layer))
+        folder_is_scale(r, stored->name) || is_beside(r, stored->name, rule, layer))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;

@@ -92,6 +92,12 @@ def lfm2(architecture, model_type, **settings):
     return out
 
 
+def eight_bits(base, block=None):
+    """The same model, its matrices stored as floats of 8 bits with a scale for each block, or for each matrix."""
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic" if block else "static", "weight_block_size": block}
+    return {**base, "quantization_config": settings}
+
+
 # llama.cpp takes the sizes of chunks for granted
 NO_GGUF = ["llama4-chunks"]
 
@@ -244,6 +250,14 @@ CASES = {
                           scoring_func="sigmoid", topk_method="noaux_tc"),
 }
 
+CASES["deepseek3-fp8"] = eight_bits(CASES["deepseek3"], [8, 32])
+CASES["llama-fp8"] = eight_bits(case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5))
+CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
+                              sliding_window=16, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                              attention_bias=True, swiglu_limit=7.0, rms_norm_eps=1e-5, num_hidden_layers=3,
+                              rope_parameters={"rope_type": "default", "rope_theta": 150000.0},
+                              quantization_config={"quant_method": "mxfp4"})
+
 # ---------------------------------------------------------------------------------------------------------------- weights
 
 
@@ -275,12 +289,96 @@ def make_model(name, seed):
         return make_puzzle(name, seed)
     if CASES[name]["model_type"] == "bailing_moe":
         return make_bailing(name, seed)
-    config = AutoConfig.for_model(**CASES[name])
+    stored = CASES[name].get("quantization_config", {}).get("quant_method")
+    config = AutoConfig.for_model(**{k: v for k, v in CASES[name].items() if k != "quantization_config"})
     for part in (config, config.get_text_config()):
         part._attn_implementation = "eager"
         part._experts_implementation = "eager"
     kind = AutoModelForImageTextToText if "vision_config" in CASES[name] else AutoModelForCausalLM
-    return drawn(kind.from_config(config), config, name, seed)
+    model, random = drawn(kind.from_config(config), config, name, seed)
+    if stored:
+        {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}[stored](model, CASES[name]["quantization_config"])
+    return model, random
+
+
+def round_to_f8(model, settings):
+    """Rounds the matrices of the layers to floats of 8 bits times a scale, in float32, and saves those."""
+    rows, columns = settings["weight_block_size"] or (1 << 20, 1 << 20)
+    stored = {}
+    for name, weight in model.named_parameters():
+        if ".layers." not in name or weight.dim() < 2 or name.endswith("mlp.gate.weight"):
+            continue
+        parts = weight.data.float() if weight.dim() == 3 else weight.data.float()[None]
+        codes, scales = torch.empty(parts.shape, dtype=torch.float8_e4m3fn), []
+        for e, matrix in enumerate(parts):
+            for r in range(0, matrix.shape[0], rows):
+                for c in range(0, matrix.shape[1], columns):
+                    block = matrix[r:r + rows, c:c + columns]
+                    scale = block.abs().max() / 448
+                    codes[e, r:r + rows, c:c + columns] = (block / scale).to(torch.float8_e4m3fn)
+                    scales.append(scale)
+                    matrix[r:r + rows, c:c + columns] = codes[e, r:r + rows, c:c + columns].float() * scale
+        stored[name] = codes, torch.stack(scales).reshape(len(parts), -(-parts.shape[1] // rows), -(-parts.shape[2] // columns))
+        weight.data = parts.reshape(weight.shape)
+    model.float()
+    model.save_pretrained = lambda folder, **_: save_f8(model, stored, folder, settings)
+
+
+def save_f8(model, stored, folder, settings):
+    from safetensors.torch import save_file
+    out = {}
+    for name, value in model.state_dict().items():
+        if name not in stored:
+            out[name] = value.to(torch.bfloat16)
+            continue
+        codes, scales = stored[name]
+        for e, (code, scale) in enumerate(zip(codes, scales)):
+            # experts as they were published: a tensor each
+            parts = [(name, code, scale)]
+            if "experts.gate_up_proj" in name:
+                half, of_half = code.shape[0] // 2, scale.shape[0] // 2
+                parts = [(name.replace("gate_up_proj", f"{e}.gate_proj.weight"), code[:half], scale[:of_half]),
+                         (name.replace("gate_up_proj", f"{e}.up_proj.weight"), code[half:], scale[of_half:])]
+            elif "experts.down_proj" in name and codes.shape[0] > 1:
+                parts = [(name.replace("down_proj", f"{e}.down_proj.weight"), code, scale)]
+            for key, values, of_values in parts:
+                out[key] = values.contiguous()
+                out[key + "_scale_inv"] = (of_values if settings["weight_block_size"] else of_values.reshape(())).contiguous()
+                if not settings["weight_block_size"]:
+                    out[key.replace("weight", "activation_scale")] = torch.tensor(0.5)
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+
+FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def round_to_mxfp4(model, settings):
+    """Draws the matrices of the experts as numbers of 4 bits with a power of two for each 32 of them."""
+    stored = {}
+    for name, weight in model.named_parameters():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            continue
+        matrices = weight.data.float().transpose(1, 2).contiguous()  # a row per output, as it is stored
+        blocks = matrices.reshape(*matrices.shape[:2], -1, 32)
+        exponents = torch.floor(torch.log2(blocks.abs().amax(-1))) - 2
+        scaled = blocks / torch.exp2(exponents)[..., None]
+        codes = (scaled[..., None] - FLOAT4).abs().argmin(-1)
+        stored[name] = codes, (exponents + 127).to(torch.uint8)
+        rounded = (FLOAT4[codes] * torch.exp2(exponents)[..., None]).reshape(matrices.shape)
+        weight.data = rounded.transpose(1, 2).contiguous()
+    model.float()
+    model.save_pretrained = lambda folder, **_: save_mxfp4(model, stored, folder)
+
+
+def save_mxfp4(model, stored, folder):
+    from safetensors.torch import save_file
+    out = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items() if name not in stored}
+    for name, (codes, scales) in stored.items():
+        out[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        out[name + "_scales"] = scales
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 def make_puzzle(name, seed):
@@ -459,7 +557,9 @@ def make(llama_cpp, out, name):
         if gap >= SMALLEST_GAP:
             break
     logits = logits_of(model, ids + greedy)
-    model.to(torch.bfloat16).save_pretrained(folder, safe_serialization=True)
+    if "quantization_config" not in CASES[name]:
+        model.to(torch.bfloat16)
+    model.save_pretrained(folder, safe_serialization=True)
     for unwanted in glob.glob(os.path.join(folder, "generation_config.json")):
         os.remove(unwanted)
     # what the published files say: the case, not all that transformers adds to it

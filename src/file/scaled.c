@@ -1,0 +1,66 @@
+/* scaled.c - see scaled.h. */
+#include "scaled.h"
+
+#include "../number/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MXFP4_VALUES 32
+
+size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns)
+{
+    return (size_t)(s->kind == SCALED_F8 ? columns : columns / 2);
+}
+
+uint64_t scaled_row_scales(const scaled_rows *s, uint64_t columns)
+{
+    uint64_t block = s->kind == SCALED_F8 ? s->block_columns : MXFP4_VALUES;
+    return columns / block + (columns % block != 0);
+}
+
+static float decode_f8(uint8_t byte)
+{
+    unsigned exponent = byte >> 3 & 15, fraction = byte & 7;
+    float size = exponent > 0 ? ldexpf((float)(8 + fraction), (int)exponent - 10) : ldexpf((float)fraction, -9);
+    if ((byte & 0x7F) == 0x7F)
+        size = NAN;
+    return byte & 0x80 ? -size : size;
+}
+
+static void read_f8(const scaled_rows *s, const uint8_t *values, const char *scales, uint64_t columns, float *out)
+{
+    const number_traits *format = &number_formats[s->scale_format];
+    for (uint64_t c = 0, end; c < columns; c = end) {
+        float scale;
+        format->decode(scales + c / s->block_columns * format->block_bytes, &scale, 1);
+        end = columns - c < s->block_columns ? columns : c + s->block_columns;
+        for (uint64_t i = c; i < end; i++)
+            out[i] = decode_f8(values[i]) * scale;
+    }
+}
+
+static void read_mxfp4(const uint8_t *values, const uint8_t *scales, uint64_t columns, block_mxfp4 *out)
+{
+    enum { HALF = MXFP4_VALUES / 2 };
+    for (uint64_t b = 0; b < columns / MXFP4_VALUES; b++, values += HALF) {
+        out[b].exponent = scales[b];
+        for (size_t i = 0; i < HALF; i++) { /* the format has values i and i + 16 in byte i */
+            uint8_t low = values[i / 2] >> i % 2 * 4 & 15, high = values[(i + HALF) / 2] >> i % 2 * 4 & 15;
+            out[b].nibbles[i] = (uint8_t)(low | high << 4);
+        }
+    }
+}
+
+void scaled_read(const scaled_rows *s, const void *values, uint64_t number, uint64_t row, uint64_t columns, void *out)
+{
+    uint64_t stored = s->first + row * s->step, group = s->kind == SCALED_F8 ? stored / s->block_rows : stored;
+    size_t scale_bytes = s->kind == SCALED_F8 ? number_formats[s->scale_format].block_bytes : 1;
+    const uint8_t *from = (const uint8_t *)values + (size_t)stored * scaled_row_bytes(s, columns);
+    const char *scales =
+        (const char *)s->scales[number] + (size_t)(group * scaled_row_scales(s, columns)) * scale_bytes;
+    if (s->kind == SCALED_F8)
+        read_f8(s, from, scales, columns, out);
+    else
+        read_mxfp4(from, (const uint8_t *)scales, columns, out);
+}
