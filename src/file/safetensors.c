@@ -67,7 +67,8 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
         t->foreign = t->format == FORMAT_STORED_COUNT ? dtypes[i].dtype : NULL;
         return HEARTH_OK;
     }
-    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3 and U8", dtype);
+    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3 and U8",
+                  dtype);
 }
 
 /* Reads item i of an array as an integer of at least 0; returns false where it is none. */
