@@ -492,7 +492,9 @@ static void blocks_of_4_bits(void **state)
     (void)state;
     hearth_model *m;
     hearth_error error;
-    stack_check(open_as(&m, "gpt-oss-mxfp4", config_of("gpt-oss-mxfp4"), NULL, &error), &error);
+    json_t *config = config_of("gpt-oss-mxfp4");
+    stack_check(open_as(&m, "gpt-oss-mxfp4", config, NULL, &error), &error);
+    json_decref(config);
     assert_int_equal(m->layers[0].gate.format, FORMAT_MXFP4);
     assert_int_equal(m->layers[0].down.format, FORMAT_MXFP4);
     expect_golden(m, "gpt-oss-mxfp4");
