@@ -448,9 +448,20 @@ static void gates_of_values(void **state)
     (void)state;
     json_t *config = config_of("laguna");
     json_object_set_new(config, "gating", json_string("per-element"));
-    json_object_del(config, "rope_theta");
+    json_object_set_new(config, "mlp_only_layers", json_pack("[i]", 0));
     json_incref(config);
     expect_same("laguna", config, widen_gates);
+    json_object_del(config, "mlp_layer_types");
+    json_incref(config);
+    expect_same("laguna", config, NULL);
+    hearth_model *m;
+    hearth_error error;
+    json_object_del(config, "layer_types"); /* the largest has no windows, and turns whole heads */
+    json_object_del(json_object_get(json_object_get(config, "rope_parameters"), "full_attention"),
+                    "partial_rotary_factor");
+    stack_check(open_as(&m, "laguna", config, NULL, &error), &error);
+    assert_true(m->layers[1].attention.window == 0 && m->layers[0].attention.rotary->pairs == 10);
+    hearth_model_close(m);
     json_object_set_new(config, "moe_router_logit_softcapping", json_real(30));
     expect_refused("laguna", config, "moe_router_logit_softcapping: a cap is not supported");
 }

@@ -201,6 +201,7 @@ static hearth_status read_shares_by_layer(folder_reader *r, const json_t *rope, 
                  *windowed = json_object_get(rope, "sliding_attention");
     double own = 1;
     bool found;
+    *share = json_is_object(full) ? 1 : *share;
     if (json_is_object(full))
         TRY(json_get_number(full, key, share, &found, r->name, r->error));
     if (json_is_object(windowed))
@@ -325,7 +326,8 @@ static hearth_status read_window(folder_reader *r)
     const char *key = r->family->chunked ? "attention_chunk_size" : "sliding_window";
     uint32_t window = json_object_get(r->config, key) ? 0 : r->family->default_window;
     bool found;
-    if (!r->family->folder_window)
+    if (!r->family->folder_window ||
+        (r->family->windows_listed && !json_is_array(json_object_get(r->config, "layer_types"))))
         return HEARTH_OK;
     TRY(json_get_uint(r->config, key, &window, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
@@ -437,13 +439,23 @@ static hearth_status check_grouping(const folder_reader *r)
                : HEARTH_OK;
 }
 
+/* Returns whether a list of numbers of layers is of the first ones; also where there is none. */
+static bool come_first(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) != (json_int_t)i)
+            return false;
+    return true;
+}
+
 /* Reads the layers without experts where they are named one by one: they must be the first. */
 static hearth_status read_dense_layers(folder_reader *r)
 {
     const json_t *list = json_object_get(r->config, "mlp_layer_types");
+    size_t numbered = json_array_size(json_object_get(r->config, "mlp_only_layers"));
     uint32_t dense = 0, layers = r->hyper.layer_count;
     if (!list || json_is_null(list))
-        return HEARTH_OK;
+        return numbered > 0 ? folder_set_size(r, "leading_dense_block_count", (uint32_t)numbered) : HEARTH_OK;
     if (!json_is_array(list) || json_array_size(list) != layers)
         return fail(r->error, HEARTH_FORMAT, "%s: mlp_layer_types: is not an array of one name per layer", r->name);
     for (uint32_t i = 0; i < layers; i++) {
@@ -454,6 +466,8 @@ static hearth_status read_dense_layers(folder_reader *r)
                         "%s: mlp_layer_types: layer %u is not as supported: first dense, then sparse", r->name, i);
         dense += is_dense;
     }
+    if (numbered > 0 && numbered != dense)
+        return fail(r->error, HEARTH_FORMAT, "%s: mlp_only_layers: are not those of mlp_layer_types", r->name);
     return folder_set_size(r, "leading_dense_block_count", dense);
 }
 
@@ -590,7 +604,7 @@ static hearth_status read_experts(folder_reader *r)
     TRY(json_get_uint(r->config, "decoder_sparse_step", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_layer_interval", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_layer_freq", &period, &found, r->name, r->error));
-    if (period != 1 || json_array_size(json_object_get(r->config, "mlp_only_layers")) > 0 ||
+    if (period != 1 || !come_first(json_object_get(r->config, "mlp_only_layers")) ||
         ends_early(r->config, r->hyper.layer_count))
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: decoder_sparse_step, moe_layer_interval, moe_layer_freq, moe_layer_end_index, "
