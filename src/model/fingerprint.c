@@ -123,10 +123,11 @@ static bool same_shape(const model_layer *a, const model_layer *b)
     const attention_shape *x = &a->attention, *y = &b->attention;
     return x->head_count == y->head_count && x->kv_head_count == y->kv_head_count && x->head_length == y->head_length &&
            x->window == y->window && x->scale == y->scale && x->rotary == y->rotary && x->chunked == y->chunked &&
-           x->norm_plain == y->norm_plain && x->grows == y->grows && a->ffn.router.used == b->ffn.router.used &&
-           a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
-           a->ffn.threshold == b->ffn.threshold && a->ffn.router.expert_count == b->ffn.router.expert_count &&
-           a->ffn.expert_neurons == b->ffn.expert_neurons && a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
+           x->norm_plain == y->norm_plain && x->gate_length == y->gate_length && x->grows == y->grows &&
+           a->ffn.router.used == b->ffn.router.used && a->ffn.neuron_count == b->ffn.neuron_count &&
+           a->ffn.activation == b->ffn.activation && a->ffn.threshold == b->ffn.threshold &&
+           a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
+           a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
            memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&
            a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
 }

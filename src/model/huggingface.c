@@ -643,6 +643,8 @@ static hearth_status read_epsilon(folder_reader *r)
     TRY(folder_set_number(r, f->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                           epsilon));
     double post = (double)f->post_epsilon;
+    if (f->post_epsilon == 0)
+        return HEARTH_OK;
     TRY(folder_get_positive(r, r->config, r->name, "post_norm_eps", &post, &found));
     return (float)post != f->post_epsilon ? folder_set_number(r, POST_EPSILON_KEY, post) : HEARTH_OK;
 }

@@ -319,7 +319,7 @@ static hearth_status read_epsilon(const hyper_reader *r)
                     (double)h->norm_epsilon);
     h->post_epsilon = r->family->post_epsilon > 0 ? r->family->post_epsilon : h->norm_epsilon;
     h->embedding_norm = r->family->embedding_norm;
-    return hyper_positive(r, POST_EPSILON_KEY, &h->post_epsilon, &found);
+    return r->family->post_epsilon > 0 ? hyper_positive(r, POST_EPSILON_KEY, &h->post_epsilon, &found) : HEARTH_OK;
 }
 
 /* Reads the factors on embeddings, blocks and logits. */
