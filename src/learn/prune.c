@@ -175,9 +175,9 @@ static double square(const float *x, size_t n)
 }
 
 /* Returns what a norm divides n values of this sum of squares by. */
-static double divisor(const survey *s, double squares, size_t n)
+static double divisor(float epsilon, double squares, size_t n)
 {
-    return sqrt(squares / (double)n + (double)s->model->hyper.norm_epsilon);
+    return sqrt(squares / (double)n + (double)epsilon);
 }
 
 /* Makes the activations of a token zero where the neuron did not fire: its expert was not chosen. */
@@ -206,7 +206,7 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
         if (shape->router.expert_count > 0)
             leave_fired(s, t);
         const float *inner = s->layer->ffn_inner_norm.weight;
-        float scale = inner ? (float)(1 / divisor(s, square(h, s->f), s->f)) : 1;
+        float scale = inner ? (float)(1 / divisor(s->model->hyper.norm_epsilon, square(h, s->f), s->f)) : 1;
         for (size_t i = 0; inner && i < s->f; i++)
             h[i] *= scale * inner[i];
     }
@@ -301,7 +301,7 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
             continue;
         s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[PRUNE_GRADES - 1],
                                                          ends[PRUNE_GRADES], own->h, 0, 1, own->lost, 0);
-        double whole = divisor(s, square(own->lost, s->d), s->d);
+        double whole = divisor(s->model->hyper.post_epsilon, square(own->lost, s->d), s->d);
         for (size_t k = 1; k < PRUNE_GRADES; k++)
             s->errors[t * PRUNE_GRADES + k] /= whole * whole;
     }
