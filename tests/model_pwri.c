@@ -214,6 +214,11 @@ static void add(checkpoint *c, const char *pattern, int layer, const stored_tens
     must(checkpoint_add_tensor(c, &t, &error), &error);
 }
 
+static stored_tensor tensor_of(const tiny_tensor *w, const void *data)
+{
+    return (stored_tensor){.format = FORMAT_F32, .rank = w->rank, .shape = {w->columns, w->rows, 1, 1}, .data = data};
+}
+
 static checkpoint *tiny_pwri(unsigned extras, const change *changes)
 {
     checkpoint *c;
@@ -223,8 +228,7 @@ static checkpoint *tiny_pwri(unsigned extras, const change *changes)
     tiny_keys(c);
     for (size_t i = 0; i < TINY_TENSORS; i++) {
         const tiny_tensor *w = &tiny_tensors[i];
-        stored_tensor t = {NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0, 0, 0, 0,
-                           {0},  NULL,       NULL};
+        stored_tensor t = tensor_of(w, tiny_values + 100 * i);
         bool layers = strchr(w->name, '%'), down = strcmp(w->name, "blk.%d.ffn_down.weight") == 0;
         for (int layer = 0; !(down && (extras & DOWN_T)) && layer < (layers ? TINY_LAYERS : 1); layer++)
             add(c, w->name, layer, &t, changes);
@@ -232,22 +236,21 @@ static checkpoint *tiny_pwri(unsigned extras, const change *changes)
     for (int layer = 0; layer < TINY_LAYERS; layer++) {
         for (size_t i = 0; i < sizeof extra_tensors / sizeof *extra_tensors; i++) {
             const tiny_tensor *w = &extra_tensors[i].tensor;
-            stored_tensor t = {
-                NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0, 0, 0, 0,
-                {0},  NULL,       NULL};
+            stored_tensor t = tensor_of(w, tiny_values + 100 * i);
             if (extras & extra_tensors[i].set)
                 add(c, w->name, layer, &t, changes);
         }
         for (int32_t n = 0; n < TINY_F; n++) /* 5 and 24 have no common divisor */
             tiny_order[layer][n] = (n * 5 + layer) % TINY_F;
-        stored_tensor order = {NULL, FORMAT_I32, 1, {TINY_F, 1, 1, 1}, tiny_order[layer], 0, 0, 0, 0, {0}, NULL, NULL};
+        stored_tensor order = {.format = FORMAT_I32, .rank = 1, .shape = {TINY_F, 1, 1, 1}, .data = tiny_order[layer]};
         if (extras & ORDER)
             add(c, "blk.%d.ffn_order", layer, &order, changes);
     }
     for (const change *k = changes; k && k->name; k++) {
-        stored_tensor t = {
-            NULL, k->format, k->rank, {k->columns, k->rows, 1, 1}, k->data ? k->data : tiny_values, 0, 0, 0, 0,
-            {0},  NULL,      NULL};
+        stored_tensor t = {.format = k->format,
+                           .rank = k->rank,
+                           .shape = {k->columns, k->rows, 1, 1},
+                           .data = k->data ? k->data : tiny_values};
         if (k->format != FORMAT_STORED_COUNT)
             add(c, k->name, 0, &t, NULL);
     }
@@ -346,7 +349,7 @@ static void test_down_bias(void **state)
         hearth_error error;
         hearth_model *m;
         checkpoint *c = tiny_pwri(DOWN_T, NULL);
-        stored_tensor t = {NULL, FORMAT_F32, 1, {TINY_D, 1, 1, 1}, tiny_values + 7, 0, 0, 0, 0, {0}, NULL, NULL};
+        stored_tensor t = {.format = FORMAT_F32, .rank = 1, .shape = {TINY_D, 1, 1, 1}, .data = tiny_values + 7};
         for (int layer = 0; layer < TINY_LAYERS; layer++)
             add(c, names[i], layer, &t, NULL);
         must(model_bind(&m, c, NULL, &error), &error);

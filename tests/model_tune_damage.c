@@ -213,9 +213,11 @@ static void damage_tensor(checkpoint *c, const damage *d)
     if (d->kind == SET_TENSOR) {
         size_t row_bytes;
         assert_true(number_row_bytes(d->format, d->columns, &row_bytes));
-        *t = (stored_tensor){
-            t->name, d->format, d->rank, {d->columns, d->rows, 1, 1}, NULL, row_bytes * d->rows, 0, 0, 0,
-            {0},     NULL,      NULL};
+        *t = (stored_tensor){.name = t->name,
+                             .format = d->format,
+                             .rank = d->rank,
+                             .shape = {d->columns, d->rows, 1, 1},
+                             .size_bytes = row_bytes * d->rows};
         t->data = arena_new(&c->memory, t->size_bytes);
         return;
     }
