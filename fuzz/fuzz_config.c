@@ -104,6 +104,7 @@ static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimen
                   {DIMENSION_QUERY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_QUERY]},
                   {DIMENSION_KEY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_KEY]},
                   {DIMENSION_ROPE_PAIRS, has_letter(sets, 'g'), 2 * sizes[DIMENSION_ROPE_PAIRS]},
+                  {DIMENSION_GATES, has_letter(sets, 'a'), sizes[DIMENSION_HEADS]},
                   {DIMENSION_HEAD, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_QUERY, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_KEY, last && has_letter(sets, 'h'), 2}};
@@ -169,7 +170,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
- * bits; q two matrices that make queries, where attention is latent. The last layer has with k no keys and values, with v no values, with w twice
+ * bits; q two matrices that make queries, where attention is latent; a one gate for each head. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */

@@ -457,11 +457,15 @@ static void gates_of_values(void **state)
     hearth_model *m;
     hearth_error error;
     json_object_del(config, "layer_types"); /* the largest has no windows, and turns whole heads */
-    json_object_del(json_object_get(json_object_get(config, "rope_parameters"), "full_attention"),
-                    "partial_rotary_factor");
-    stack_check(open_as(&m, "laguna", config, NULL, &error), &error);
-    assert_true(m->layers[1].attention.window == 0 && m->layers[0].attention.rotary->pairs == 10);
-    hearth_model_close(m);
+    json_t *rope = json_object_get(config, "rope_parameters");
+    json_object_set_new(rope, "full_attention", json_pack("{s:s, s:i}", "rope_type", "default", "rope_theta", 1024));
+    for (int said = 1; said >= 0; said--) { /* of windows that no layer has */
+        stack_check(open_as(&m, "laguna", config, NULL, &error), &error);
+        assert_true(m->layers[1].attention.window == 0 && m->layers[0].attention.rotary->pairs == 10);
+        assert_true(fabs(m->layers[0].attention.rotary->frequencies[5] - 1.0 / 32) < 1e-9); /* 1 / sqrt(1024) */
+        hearth_model_close(m);
+        json_object_del(rope, "sliding_attention");
+    }
     json_object_set_new(config, "moe_router_logit_softcapping", json_real(30));
     expect_refused("laguna", config, "moe_router_logit_softcapping: a cap is not supported");
 }
@@ -494,7 +498,54 @@ static void muse_as_published(void **state)
     assert_true(m->hyper.post_epsilon == 0.5f && m->hyper.norm_epsilon == 1e-5f && m->hyper.embedding_norm);
     hearth_model_close(m);
     json_object_set_new(text, "layer_rope_theta", json_pack("[i, i, i, i]", 1, 1, 0, 1));
-    expect_refused("muse-glimmer", config, "layer_rope_theta: layer 2 differs from those of a muse_glimmer_text");
+    json_incref(config);
+    expect_refused("muse-glimmer", config,
+                   "layer_rope_theta: layer 0 has not 10000, as it should in a muse_glimmer_text");
+    json_object_set_new(text, "layer_rope_theta", json_pack("[i, i, i, i]", 10000, 10000, 10000, 0));
+    stack_check(open_as(&m, "muse-glimmer", config, NULL, &error), &error);
+    hearth_model_close(m);
+    json_decref(config);
+}
+
+/* Multiplies with 16 what the blocks of a BF16 model add: exactly, by the exponents of the last matrices. */
+static bool strengthen_blocks(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    enum { EXPONENT = 1 << 7, LOG2_OF_16 = 4 };
+    if (!strstr(t->name, "o_proj.weight") && !strstr(t->name, "down_proj.weight"))
+        return false;
+    stored_tensor strong = *t;
+    uint16_t *values = arena_new(&to->memory, t->size_bytes);
+    memcpy(values, t->data, t->size_bytes);
+    for (size_t i = 0; i < t->size_bytes / sizeof *values; i++)
+        values[i] = (uint16_t)(values[i] & 0x7fff ? values[i] + LOG2_OF_16 * EXPONENT : values[i]);
+    strong.data = values;
+    assert_int_equal(checkpoint_add_tensor(to, &strong, NULL), HEARTH_OK);
+    return true;
+}
+
+/* The epsilon of the norms behind the blocks is theirs: blocks that add 16 times as much give the same with one of 256 times
+ * as much, and something else than with the usual one. */
+static void epsilon_behind_blocks(void **state)
+{
+    (void)state;
+    static const char name[] = "muse-glimmer";
+    hearth_model *m;
+    hearth_error error;
+    golden g;
+    json_t *config = config_of(name), *text = json_object_get(config, "text_config");
+    golden_load(&g, name);
+    json_object_set_new(text, "post_norm_eps", json_real(1.0 / 16));
+    stack_check(open_as(&m, name, config, NULL, &error), &error);
+    float *got = golden_compute(m, &g);
+    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) > 0.01);
+    memcpy(g.logits, got, g.total * g.vocabulary * sizeof *got);
+    free(got);
+    json_object_set_new(text, "post_norm_eps", json_real(16));
+    stack_check(open_as(&m, name, config, strengthen_blocks, &error), &error);
+    golden_expect(m, &g);
+    golden_free(&g);
+    json_decref(config);
 }
 
 /* gpt-oss, of which nothing is rounded: its blocks are those of MXFP4 in another order. */
@@ -644,6 +695,7 @@ int main(void)
                                        cmocka_unit_test(gates_of_values),
                                        cmocka_unit_test(layers_without_router),
                                        cmocka_unit_test(muse_as_published),
+                                       cmocka_unit_test(epsilon_behind_blocks),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);

@@ -141,8 +141,8 @@ static inline void stack_feed(stack *s, uint32_t sequence, const int32_t *ids, s
         stack_check(hearth_session_logits(s->session, 0, count, logits, &error), &error);
 }
 
-/* Computes a golden's text in float32 with a model, which is closed: the logits must be the golden's. */
-static inline void golden_expect(hearth_model *model, const golden *of)
+/* Computes the logits of a golden's text in float32 with a model, which is closed; the caller frees them. */
+static inline float *golden_compute(hearth_model *model, const golden *of)
 {
     hearth_error error;
     stack s = {.model = model};
@@ -155,9 +155,16 @@ static inline void golden_expect(hearth_model *model, const golden *of)
     hearth_model_describe(model, &s.info);
     float *got = malloc(of->total * of->vocabulary * sizeof *got);
     stack_feed(&s, 0, of->ids, of->total, got);
+    stack_close(&s);
+    return got;
+}
+
+/* They must be the golden's. */
+static inline void golden_expect(hearth_model *model, const golden *of)
+{
+    float *got = golden_compute(model, of);
     assert_true(relative_l2(got, of->logits, of->total * of->vocabulary) <= 1e-5);
     free(got);
-    stack_close(&s);
 }
 
 #endif

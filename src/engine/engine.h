@@ -180,7 +180,7 @@ typedef struct scratch {
     float *head_in, *head_out; /* [H * R][n or C], [H * R][C or V]  what heads' matrices read and write */
     expert_group *head_groups; /* [H]                                         */
     float *result;             /* [B][H * V]                                  */
-    float *gated_query; /* [B][2 Q]  of each head the query, then its gate, or gates alone, where attention is gated */
+    float *gated_query; /* [B][2 Q] of each head the query, then its gate; or the gates alone (layer_gates_in_query) */
     float *mixed;       /* [B][Q], [B][V]  result of the mixer before its output matrix */
     float *convolved;   /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */

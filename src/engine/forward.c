@@ -308,9 +308,7 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
 /* What the result of a head is multiplied with. */
 static float opened(const attention_shape *a, float gate)
 {
-    if (a->gate_softplus)
-        return gate > 20 ? gate : log1pf(expf(gate));
-    return 1 / (1 + expf(-gate));
+    return a->gate_softplus ? forward_softplus(gate) : 1 / (1 + expf(-gate));
 }
 
 /* Items are rows. Multiplies what the heads have read with what their gates let through. */

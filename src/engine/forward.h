@@ -4,6 +4,8 @@
 
 #include "engine.h"
 
+#include <math.h>
+
 /* Runs `count` rows (at most session->batch), whose sequence and position are in scratch.sequence and .position: stores
  * their keys and values and leaves the residual stream in scratch.x. `done` and `total` are rows of the whole feed, for
  * progress.
@@ -18,6 +20,12 @@ static inline void forward_scale(float factor, size_t n, float *values)
 {
     for (size_t i = 0; factor != 1 && i < n; i++)
         values[i] *= factor;
+}
+
+/* Returns log(1 + exp(x)), which beyond 20 is x as near as a float is. */
+static inline float forward_softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
 }
 
 /* Writes the normed hidden state of row `row` of the batch, the input of the head, to out [d]. */

@@ -5,6 +5,7 @@
  * other, so they are what is dealt to threads; each goes through all runs in order. */
 #include "recurrent.h"
 
+#include "forward.h"
 #include "inputs_internal.h"
 #include "products.h"
 #include "state.h"
@@ -112,11 +113,6 @@ static void convolve_channels(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ steps */
 
-static float softplus(float x)
-{
-    return x > 20 ? x : log1pf(expf(x));
-}
-
 /* Scales each of `count` vectors of n values to a length of 1 / factor. */
 static void normalise(float *x, size_t count, size_t n, float factor)
 {
@@ -142,7 +138,7 @@ static void prepare_rows(void *context, size_t begin, size_t end, unsigned worke
     for (size_t i = begin; i < end; i++) {
         float *step = b->step + i * r->head_count, *gain = b->beta + i * r->head_count;
         for (size_t h = 0; h < r->head_count; h++) {
-            float size = softplus(step[h] + m->l->step_bias[h]);
+            float size = forward_softplus(step[h] + m->l->step_bias[h]);
             step[h] = expf(m->l->decay[h] * size);
             gain[h] = delta ? 1 / (1 + expf(-gain[h])) : size;
         }

@@ -112,7 +112,7 @@ static hearth_status find_family(binder *b)
     b->model->family = family_by_name(name);
     if (b->model->family)
         return HEARTH_OK;
-    char known[896];
+    char known[FAMILY_LIST_SIZE];
     family_list(known, sizeof known, false);
     return fail(b->error, HEARTH_UNSUPPORTED, "%s: key general.architecture: %.*s is not supported (known: %s)",
                 b->source->path, name.size < 100 ? (int)name.size : 100, name.data, known);
@@ -415,7 +415,8 @@ layer_sizes model_largest(const hearth_model *model)
         s.short_query = most(s.short_query, a->compressed > 0 ? a->head_count * short_query(a) : 0);
         s.head_in = most(s.head_in, most(a->unrotated, a->compressed));
         s.head_out = most(s.head_out, most(a->compressed, a->value_length));
-        s.gated_query = most(s.gated_query, a->gate_length > 0 ? 2 * query_width(a) : 0);
+        s.gated_query =
+            most(s.gated_query, layer_gates_in_query(&model->layers[i]) ? 2 * query_width(a) : gate_width(a));
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);
         s.group = most(s.group, a->kv_head_count > 0 ? a->head_count / a->kv_head_count : 0);

@@ -295,6 +295,7 @@ extern const size_t family_count;
 
 /* Returns the first family of that name; NULL where there is none. */
 const family *family_by_name(span name);
+#define FAMILY_LIST_SIZE 1024
 /* Lists the known names, each once: GGUF's ("llama, ...") or config.json's model_type ("llama, mistral, ..."). */
 void family_list(char *out, size_t size, bool model_types);
 

@@ -59,6 +59,10 @@ hearth_status folder_read_mixers(folder_reader *r);
 hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list);
 /* Reads the length of heads in layers without a window, where it differs from that in the others: then the layer has it. */
 hearth_status folder_read_global_heads(folder_reader *r);
+/* Returns whether a layer sees all positions: by layer_types, whose form huggingface.c checks, else by the family's pattern. */
+bool folder_sees_all(const folder_reader *r, uint32_t layer);
+/* Returns whether no layer has a window. */
+bool folder_all_see_all(const folder_reader *r);
 /* Reads what else differs between layers, and the streams of the residual. */
 hearth_status folder_read_layers(folder_reader *r);
 /* Reads which layers are recurrent, and the shape of those, where config.json lists the mixers (MIXERS_LISTED). */

@@ -57,7 +57,7 @@ static hearth_status find_family(folder_reader *r)
     }
     if (!model_type && !architecture)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
-    char known[896];
+    char known[FAMILY_LIST_SIZE];
     family_list(known, sizeof known, true);
     r->family = by_model_type(model_type, model_type && r->nested ? NULL : architecture, r->config);
     if (!r->family)
@@ -158,7 +158,7 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
     uint32_t *field = size_field(s, &r->hyper, &r->layer);
     const char *key = config_key(r, s);
     bool found = true;
-    /* Heads must be the same in all layers: by them rows are put in order. */
+    /* Of sizes only that of networks may be a list under its own name. */
     if (field == &r->layer.ffn.neuron_count && json_is_array(json_object_get(r->config, key)))
         return folder_read_size_list(r, s, key, json_object_get(r->config, key));
     TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
@@ -193,7 +193,8 @@ static uint32_t values_of_share(const folder_reader *r, double share)
     return share > 0 && share <= 1 ? (uint32_t)(share * r->layer.attention.head_length) : 0;
 }
 
-/* Reads which share is rotated in layers without a window, and sets that of the others, which is all of a head if nothing says it. */
+/* Reads which share of a head is rotated in layers without a window, and sets that of the others; either is all of it where the
+ * config describes the rotation of those layers and does not say the share. */
 static hearth_status read_shares_by_layer(folder_reader *r, const json_t *rope, double *share)
 {
     static const char key[] = "partial_rotary_factor";

@@ -40,41 +40,37 @@ hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, con
     return status;
 }
 
-/* Reads how many heads each layer has, where a config says so for each. */
+/* Reads how many heads each layer has, where a config says so for each. Where a folder's rows are in another order than GGUF's
+ * that order depends on the heads, which must be the same in all layers then. */
 static hearth_status read_layer_heads(folder_reader *r)
 {
     static const char key[] = "num_attention_heads_per_layer";
     const json_t *list = json_object_get(r->config, key);
     const size_setting *s = size_settings;
-    while (strcmp(s->key, "attention.head_count") != 0)
-        s++;
-    return list && !json_is_null(list) ? folder_read_size_list(r, s, key, list) : HEARTH_OK;
-}
-
-/* Returns whether a layer sees all positions: by layer_types, whose form read_window_layers() checks, else by the family's
- * pattern. */
-static bool sees_all(const folder_reader *r, uint32_t layer)
-{
-    const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
-    return type ? strcmp(type, "full_attention") == 0 : in_pattern(r->family->without_window, layer);
-}
-
-/* Refuses a list of bases of which others are 0, where a layer does not rotate, than the family says. */
-static hearth_status check_layer_bases(const folder_reader *r)
-{
-    static const char key[] = "layer_rope_theta";
-    const json_t *list = json_object_get(r->config, key);
     if (!list || json_is_null(list))
         return HEARTH_OK;
-    if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
-    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
-        bool rotates = json_number_value(json_array_get(list, i)) > 0;
-        if (rotates != (!r->family->windows_rotate || !sees_all(r, i)))
-            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u differs from those of a %s", r->name, key, i,
-                        r->family->model_type);
-    }
-    return HEARTH_OK;
+    if (r->family->pairing != ROPE_HALVES)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not supported of a %s", r->name, key,
+                    r->family->model_type);
+    while (strcmp(s->key, "attention.head_count") != 0)
+        s++;
+    return folder_read_size_list(r, s, key, list);
+}
+
+bool folder_sees_all(const folder_reader *r, uint32_t layer)
+{
+    const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
+    if (type)
+        return strcmp(type, "full_attention") == 0;
+    return r->family->windows_listed || in_pattern(r->family->without_window, layer);
+}
+
+bool folder_all_see_all(const folder_reader *r)
+{
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
+        if (!folder_sees_all(r, i))
+            return false;
+    return true;
 }
 
 /* Adds one vector of n equal values. */
@@ -92,8 +88,8 @@ static hearth_status add_constant(folder_reader *r, const char *pattern, uint32_
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
-/* Adds the norms of queries and keys of a family that has none but multiplies normed queries with a number: GGUF has it as their
- * weights. */
+/* A family may norm queries and keys without weights, and multiply the queries with a number. GGUF has weights for that: the
+ * number for queries, 1 for keys. */
 static hearth_status add_query_gain(folder_reader *r)
 {
     double gain = (double)r->family->query_gain;
@@ -153,7 +149,7 @@ static hearth_status read_global_keys(folder_reader *r)
     if (!heads)
         return fail_memory(r->error, "layers", layers * sizeof *heads);
     for (uint32_t i = 0; i < layers; i++)
-        heads[i] = sees_all(r, i) ? global : r->layer.attention.kv_head_count;
+        heads[i] = folder_sees_all(r, i) ? global : r->layer.attention.kv_head_count;
     hearth_status status = set_sizes(r, "attention.head_count_kv", heads);
     mem_free(heads);
     return status;
@@ -245,7 +241,6 @@ hearth_status folder_read_layers(folder_reader *r)
     hyperparameters *h = &r->hyper;
     TRY(read_streams(r));
     TRY(read_layer_heads(r));
-    TRY(check_layer_bases(r));
     TRY(add_query_gain(r));
     if (!r->family->norm_values)
         return HEARTH_OK;

@@ -12,16 +12,17 @@ typedef struct block_name {
     char letter;
     const char *names[2]; /* the second one as transformers 5 writes it */
     bool attends, computes, has_experts;
+    bool is_short; /* of those that are recurrent: RECURRENCE_SHORT, not RECURRENCE_MAMBA2 */
 } block_name;
 
 // clang-format off
 static const block_name block_names[] = {
-    /* letter  names                               attends computes experts */
-    {'M', {"mamba",     "linear_attention"},       false,  false,   false},
-    {'*', {"attention", "full_attention"},         true,   false,   false},
-    {'-', {"mlp",       NULL},                     false,  true,    false},
-    {'E', {"moe",       NULL},                     false,  true,    true},
-    {0,   {"conv",      NULL},                     false,  false,   false}, /* in lists alone */
+    /* letter  names                               attends computes experts short */
+    {'M', {"mamba",     "linear_attention"},       false,  false,   false,  false},
+    {'*', {"attention", "full_attention"},         true,   false,   false,  false},
+    {'-', {"mlp",       NULL},                     false,  true,    false,  false},
+    {'E', {"moe",       NULL},                     false,  true,    true,   false},
+    {0,   {"conv",      NULL},                     false,  false,   false,  true}, /* in lists alone */
 };
 // clang-format on
 #define BLOCK_NAMES (sizeof block_names / sizeof *block_names)
@@ -128,7 +129,7 @@ static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t 
         TRY(json_get_uint(r->config, r->family->expert_width, &of_expert, &found, r->name, r->error));
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
         const block_name *block = block_at(&list, i);
-        if (!block)
+        if (!block || block->is_short)
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: the block of layer %u is not supported", r->name,
                         list.key, i);
         if (block->computes && block->has_experts != r->family->mixture)
@@ -238,7 +239,8 @@ static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one name per layer", r->name, name);
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
         const block_name *block = by_name(json_string_value(json_array_get(list, i)));
-        if (!block || block->computes)
+        bool short_family = r->family->recurrence == RECURRENCE_SHORT;
+        if (!block || block->computes || (!block->attends && block->is_short != short_family))
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u has no known mixer", r->name, name, i);
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
     }

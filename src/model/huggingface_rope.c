@@ -212,22 +212,23 @@ static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const
 }
 
 /* Where the config describes the rotation of layers with a window and of others apart, sets *scaling to the others', and
- * *base to the base of the former, which must not be scaled. */
+ * *base to the base of the former, which must not be scaled; where no layer has a window it need not say theirs. */
 static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, const char *where, double *base)
 {
     const json_t *full = json_object_get(*scaling, "full_attention");
     const json_t *windowed = json_object_get(*scaling, "sliding_attention");
     const char *type = "default";
     bool found;
-    if (!json_is_object(full) || !json_is_object(windowed))
+    if (!json_is_object(full) || !(json_is_object(windowed) || folder_all_see_all(r)))
+        return HEARTH_OK;
+    *scaling = full;
+    if (!json_is_object(windowed))
         return HEARTH_OK;
     TRY(json_get_string(windowed, "rope_type", &type, &found, where, r->error));
     if (strcmp(type, "default") != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: sliding_attention: rope_type: %.64s is not supported", where,
                     type);
-    TRY(folder_get_positive(r, windowed, where, "rope_theta", base, &found));
-    *scaling = full;
-    return HEARTH_OK;
+    return folder_get_positive(r, windowed, where, "rope_theta", base, &found);
 }
 
 /* Adds how scores grow with the position. */
@@ -272,6 +273,25 @@ static hearth_status stretch_base(folder_reader *r, const json_t *scaling, const
     return HEARTH_OK;
 }
 
+/* Refuses a list of bases where a layer has another one than all, or 0, with which it does not rotate, and the family says that
+ * it does. */
+static hearth_status check_layer_bases(const folder_reader *r)
+{
+    static const char key[] = "layer_rope_theta";
+    const json_t *list = json_object_get(r->config, key);
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        double base = !r->family->windows_rotate || !folder_sees_all(r, i) ? r->rope_base : 0;
+        if (json_number_value(json_array_get(list, i)) != base)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u has not %g, as it should in a %s", r->name, key,
+                        i, base, r->family->model_type);
+    }
+    return HEARTH_OK;
+}
+
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 hearth_status folder_read_rope(folder_reader *r)
 {
@@ -301,6 +321,7 @@ hearth_status folder_read_rope(folder_reader *r)
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);
+    TRY(check_layer_bases(r));
     if (scaling)
         TRY(stretch_base(r, scaling, where));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));

@@ -104,6 +104,13 @@ hearth_status hyper_positive(const hyper_reader *r, const char *name, float *out
     return HEARTH_OK;
 }
 
+const stored_tensor *hyper_layer_tensor(const hyper_reader *r, const char *pattern, uint32_t layer)
+{
+    char name[TENSOR_NAME_SIZE];
+    snprintf(name, sizeof name, pattern, layer);
+    return checkpoint_find_tensor(r->source, name);
+}
+
 hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char *name, const char *reason)
 {
     char key[KEY_SIZE];
@@ -229,8 +236,9 @@ static hearth_status read_short(const hyper_reader *r, recurrent_shape *to)
     *to = (recurrent_shape){
         .rule = RECURRENCE_SHORT, .head_count = 1, .value_length = r->hyper->embedding_length, .key_count = 1};
     TRY(hyper_size(r, key, &to->window, NULL));
-    return to->window > 0 && to->window <= CONVOLUTION_LIMIT ? HEARTH_OK
-                                                             : hyper_fail(r, HEARTH_FORMAT, key, "is 0 or too large");
+    return to->window > 1 && to->window <= CONVOLUTION_LIMIT
+               ? HEARTH_OK
+               : hyper_fail(r, HEARTH_FORMAT, key, "is below 2 or too large");
 }
 
 /* Reads the shape of a recurrent mixer. */
@@ -384,9 +392,7 @@ enum { GATING_FUNC_SOFTMAX = 1, GATING_FUNC_SIGMOID = 2, GATING_FUNC_SOFTMAX_OF_
 /* Returns whether experts are chosen by a correction too, as the first layer that has them says. */
 static bool has_correction(const hyper_reader *r, uint32_t layer)
 {
-    char name[TENSOR_NAME_SIZE];
-    snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", layer);
-    return checkpoint_find_tensor(r->source, name) != NULL;
+    return hyper_layer_tensor(r, "blk.%u.exp_probs_b.bias", layer) != NULL;
 }
 
 /* Reads how scores are made. Files of GLM-4.7-Flash lack the key: with latent attention, only sigmoids are corrected. */
@@ -448,12 +454,9 @@ static bool is_network(const hyper_reader *r, const ffn_shape *f)
 /* Returns how many layers without a router lie before the first that has one; 0 where none has. */
 static uint32_t layers_without_router(const hyper_reader *r)
 {
-    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
-        char name[TENSOR_NAME_SIZE];
-        snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
-        if (checkpoint_find_tensor(r->source, name))
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++)
+        if (hyper_layer_tensor(r, "blk.%u.ffn_gate_inp.weight", i))
             return i;
-    }
     return 0;
 }
 

@@ -112,13 +112,14 @@ static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a
     return HEARTH_OK;
 }
 
-/* Returns the rows of a layer's matrix; 0: there is none. */
-static uint64_t rows_of(const hyper_reader *r, const char *pattern, uint32_t layer)
+/* Returns how many gates each head has: of families with softplus as many as their matrix has rows for, one or one for each value. */
+static uint32_t gates_of_head(const hyper_reader *r, const attention_shape *a, uint32_t layer)
 {
-    char name[TENSOR_NAME_SIZE];
-    snprintf(name, sizeof name, pattern, layer);
-    const stored_tensor *t = checkpoint_find_tensor(r->source, name);
-    return t && t->rank == 2 ? t->shape[1] : 0;
+    const stored_tensor *gates = hyper_layer_tensor(r, "blk.%u.attn_gate.weight", layer);
+    if (!r->family->gated_attention)
+        return 0;
+    bool one = r->family->gate_softplus && gates && gates->rank == 2 && gates->shape[1] == a->head_count;
+    return one ? 1 : a->head_length;
 }
 
 hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
@@ -141,9 +142,7 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     a->norm_values = r->family->norm_values;
     a->norm_turned = r->family->norm_turned;
     a->gate_softplus = r->family->gate_softplus;
-    a->gate_length = r->family->gated_attention ? a->head_length : 0;
-    if (a->gate_softplus && rows_of(r, "blk.%u.attn_gate.weight", layer) == a->head_count)
-        a->gate_length = 1;
+    a->gate_length = gates_of_head(r, a, layer);
     return hyper_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
 }
 

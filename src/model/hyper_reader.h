@@ -25,6 +25,8 @@ hearth_status hyper_positive(const hyper_reader *r, const char *name, float *out
 hearth_status hyper_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found);
 /* A soft cap; 0: there is none. known: where there is no key. */
 hearth_status hyper_cap(const hyper_reader *r, const char *name, float known, float *out);
+/* Returns a tensor of a layer; pattern: its name, with "%u" for the layer. NULL: the file has none. */
+const stored_tensor *hyper_layer_tensor(const hyper_reader *r, const char *pattern, uint32_t layer);
 /* Reports an error about the family's key `name`. */
 hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char *name, const char *reason);
 

@@ -74,7 +74,8 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     if (l->sinks)
         say(out, size, "; sinks");
     if (a->gate_length > 0)
-        say(out, size, a->gate_length > 1 ? "; gated" : "; a gate for each head");
+        say(out, size, "; %s%s", a->gate_length > 1 ? "gated" : "a gate for each head",
+            a->gate_softplus ? " (softplus)" : "");
     if (l->q_bias || l->qkv_bias)
         say(out, size, "; biases");
 }

@@ -87,7 +87,7 @@ typedef struct layer_sizes {
     uint32_t listed;                    /* of all experts that a token uses together; of a layer without experts */
     uint32_t experts, used, expert;     /* how many a token uses; neurons of one; 0: there are none */
     uint32_t query, key;                /* Q, K as in model_layer                         */
-    uint32_t gated_query;               /* 2 Q of layers with gated attention             */
+    uint32_t gated_query;               /* 2 Q where queries and gates are one matrix, else the gates */
     uint32_t result;                    /* what output matrices of attention read         */
     uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, ..., H * (n + r) */
     uint32_t head_in, head_out;         /* n or C, C or V                                 */
