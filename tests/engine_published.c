@@ -507,6 +507,65 @@ static void muse_as_published(void **state)
     json_decref(config);
 }
 
+/* Leaves out what is of pictures. */
+static bool leave_pictures(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strncmp(t->name, "vi", 2) == 0;
+}
+
+/* Step 3.5 is its own model, and its lists go on behind the last layer, for layers that guess tokens ahead. */
+static void step_alone(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"layer_types", "rope_theta", "partial_rotary_factors", "swiglu_limits",
+                                        "swiglu_limits_shared"};
+    json_t *whole = config_of("step3p5"), *config = json_deep_copy(json_object_get(whole, "text_config"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "Step3p5ForCausalLM"));
+    json_object_set_new(config, "num_nextn_predict_layers", json_integer(1));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(config, lists[i]);
+        json_array_append(list, json_array_get(list, 1));
+    }
+    json_object_set_new(config, "moe_layers_enum", json_pack("[i, i, i, i]", 2, 3, 4, 5));
+    json_decref(whole);
+    expect_same("step3p5", config, leave_pictures);
+}
+
+/* The same as transformers saves it, with its own names. */
+static void step_as_saved(void **state)
+{
+    (void)state;
+    static const char saved[] =
+        "{'n_routed_experts': 6, 'num_experts_per_tok': 2, 'num_key_value_heads': 2, 'num_sliding_attention_heads': 6,"
+        " 'query_pre_attn_scalar': 24, 'mlp_layer_types': ['dense', 'dense', 'sparse', 'sparse', 'sparse'],"
+        " 'rope_parameters': {'full_attention': {'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 2.0,"
+        " 'low_freq_factor': 1.0, 'high_freq_factor': 32.0, 'original_max_position_embeddings': 64,"
+        " 'partial_rotary_factor': 0.5}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 10000.0,"
+        " 'partial_rotary_factor': 1.0}}}";
+    static const char *const gone[] = {"moe_num_experts",         "moe_top_k",   "num_attention_groups",
+                                       "attention_other_setting", "rope_theta",  "moe_layers_enum",
+                                       "partial_rotary_factors",  "rope_scaling"};
+    char text[sizeof saved];
+    for (size_t i = 0; i < sizeof saved; i++)
+        text[i] = (char)(saved[i] == '\'' ? '"' : saved[i]);
+    json_t *config = config_of("step3p5"), *own = json_object_get(config, "text_config");
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        json_object_del(own, gone[i]);
+    json_t *more = json_loads(text, 0, NULL);
+    assert_non_null(more);
+    json_object_update(own, more);
+    json_decref(more);
+    json_incref(config);
+    expect_same("step3p5", config, NULL);
+    json_t *full = json_object_get(json_object_get(own, "rope_parameters"), "full_attention");
+    json_object_set_new(full, "partial_rotary_factor", json_real(0.25));
+    json_incref(config);
+    expect_refused("step3p5", config, "partial_rotary_factors: are not 0.5, and 1 in layers with a window");
+    json_object_set_new(own, "use_head_wise_attn_gate", json_false());
+    expect_refused("step3p5", config, "use_head_wise_attn_gate: false is not supported");
+}
+
 /* Multiplies with 16 what the blocks of a BF16 model add: exactly, by the exponents of the last matrices. */
 static bool strengthen_blocks(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -696,6 +755,8 @@ int main(void)
                                        cmocka_unit_test(layers_without_router),
                                        cmocka_unit_test(muse_as_published),
                                        cmocka_unit_test(epsilon_behind_blocks),
+                                       cmocka_unit_test(step_alone),
+                                       cmocka_unit_test(step_as_saved),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);

@@ -78,6 +78,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "laguna",
                                            "lfm2",
                                            "lfm2-moe",
+                                           "step3p5",
                                            "llama-fp8",
                                            "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)

@@ -462,7 +462,7 @@ static void check_tally(check *c, device *d, uint64_t *rng)
 
 /* ------------------------------------------------------------------ activate */
 
-enum { KINDS = KIND_SWIGLU_CLAMPED + 1 };
+enum { KINDS = KIND_SILU_LIMITED + 1 };
 
 typedef struct activation {
     uint32_t count, kind, gating, *list, *listed;
@@ -475,8 +475,10 @@ static activation activation_new(size_t s, uint64_t *rng)
     activation w = {.count = random_count(rng), .kind = (uint32_t)(s % KINDS), .gating = (uint32_t)(s / KINDS % 3)};
     w.n = sizes[s / KINDS / 3 % COUNT_OF(sizes)];
     w.activation_threshold = random_below(rng, 2) ? 0 : 0.25f;
-    if (w.kind == KIND_SWIGLU_CLAMPED)
+    if (w.kind == KIND_SWIGLU_CLAMPED || w.kind == KIND_SILU_LIMITED)
         w.gating = GATING_GATED, w.activation_threshold = random_below(rng, 2) ? 0.5f : 7;
+    if (w.kind == KIND_SILU_LIMITED && random_below(rng, 4) == 0)
+        w.activation_threshold = 0; /* none */
     w.first = rough_array(w.count * w.n, rng), w.second = rough_array(w.count * w.n, rng);
     for (size_t i = 0; i < w.count * w.n && random_below(rng, 2) == 0; i++) /* beyond what exp can hold */
         w.first[i] *= random_below(rng, 2) ? 120 : 10;
@@ -533,6 +535,14 @@ static bounded swiglu_clamped(double gate, double up, double limit)
     return (bounded){value, fabs(value) * (EXP_ERROR + (6 + 2 * fabs(1.702 * g)) * EPSILON)};
 }
 
+/* SiLU and up, both limited: by a limit the error does not grow. */
+static bounded silu_limited(double gate, double up, double limit)
+{
+    limit = limit > 0 ? limit : INFINITY;
+    double value = fmin(gate / (1 + exp(-gate)), limit) * fmin(fmax(up, -limit), limit);
+    return (bounded){value, fabs(value) * (EXP_ERROR + 5 * EPSILON)};
+}
+
 /* One place: relu and relu2 as the CPU's kernel has them, bit for bit, the others in double precision. */
 static void check_activated(check *c, const kernels *k, const activation *w, size_t t, size_t i, float got)
 {
@@ -552,6 +562,11 @@ static void check_activated(check *c, const kernels *k, const activation *w, siz
         bounded clamped = swiglu_clamped(a, b, w->activation_threshold);
         double small = TINY * (1 + fabs((double)a)) * (2 + (double)w->activation_threshold);
         expect_close(c, at, clamped.value, got, clamped.error + small);
+        return;
+    }
+    if (w->kind == KIND_SILU_LIMITED) {
+        bounded value = silu_limited(a, b, w->activation_threshold);
+        expect_close(c, at, value.value, got, value.error + TINY * (1 + fabs((double)a)) * (1 + fabs((double)b)));
         return;
     }
     bounded first = activated(w->kind, a), second = {1, 0};

@@ -210,28 +210,52 @@ static const smooth smooth_silu = {ACTIVATION_SILU, silu, 0}, smooth_gelu = {ACT
                     smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8};
 
 /* gpt-oss: both values are limited, then gate / (1 + exp(-1.702 gate)) * (up + 1). */
-static void check_swiglu_clamped(check *c, const kernels *k, uint64_t *rng)
+static double clamped(double gate, double up, bool has_up, double limit, double *bound)
 {
-    const double limit = 7;
-    for (size_t s = 0; s < 4 * SIZES; s++) {
+    double a = fmin(gate, limit), b = has_up ? fmin(fmax(up, -limit), limit) + 1 : 1;
+    double want = a / (1 + exp(-1.702 * a)) * b;
+    /* the power's rounding changes the factor by at most |1.702 a| / 4 of it, and up + 1 is rounded to a number
+     * of the size of up */
+    *bound = fabs(want) * (EXP_ERROR + 6 * EPSILON) + fabs(a) * (fabs(b) + 8) * 2 * EPSILON + TINY;
+    return want;
+}
+
+/* Step 3.5: silu(gate) and up are limited and multiplied. A limit moves no result further from the true one. */
+static double limited(double gate, double up, bool has_up, double limit, double *bound)
+{
+    double b = has_up ? fmin(fmax(up, -limit), limit) : 1, want = fmin(silu(gate), limit) * b;
+    *bound = fabs(want) * (EXP_ERROR + 6 * EPSILON) + TINY * (1 + fabs(gate * b));
+    return want;
+}
+
+/* An activation that limits its values: its limits, 0 for none, and what it computes. */
+typedef struct limiting {
+    kernel_activation kind;
+    float limits[2];
+    double (*value)(double gate, double up, bool has_up, double limit, double *bound);
+} limiting;
+
+static const limiting swiglu_clamped = {ACTIVATION_SWIGLU_CLAMPED, {7, 7}, clamped},
+                      silu_limited = {ACTIVATION_SILU_LIMITED, {7, 0}, limited};
+
+static void check_limiting(check *c, const kernels *k, const limiting *a, uint64_t *rng)
+{
+    for (size_t s = 0; s < 8 * SIZES; s++) {
         size_t n = sizes[s % SIZES];
         bool has_up = s / SIZES % 2;
-        snprintf(c->size, sizeof(c->size), "%zu values%s", n, has_up ? ", up" : "");
+        float limit = a->limits[s / SIZES / 4];
+        snprintf(c->size, sizeof(c->size), "%zu values%s, limit %g", n, has_up ? ", up" : "", (double)limit);
         buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
         float *g = gate.data, *u = up.data;
-        for (size_t i = 0; i < n && s >= 2 * SIZES; i++) /* beyond the limits, and where they matter most */
+        for (size_t i = 0; i < n && s / SIZES % 4 >= 2; i++) /* beyond the limits, and where they matter most */
             g[i] *= 10, u[i] *= 10;
-        k->activate[ACTIVATION_SWIGLU_CLAMPED](g, has_up ? u : NULL, (float)limit, n, h.data);
+        k->activate[a->kind](g, has_up ? u : NULL, limit, n, h.data);
         for (size_t i = 0; i < n; i++) {
-            double a = fmin(g[i], limit), b = has_up ? fmin(fmax(u[i], -limit), limit) + 1 : 1;
-            double want = a / (1 + exp(-1.702 * a)) * b;
-            /* the power's rounding changes the factor by at most |1.702 a| / 4 of it, and up + 1 is rounded to a number
-             * of the size of up */
-            double bound = fabs(want) * (EXP_ERROR + 6 * EPSILON) + fabs(a) * (fabs(b) + 8) * 2 * EPSILON + TINY;
+            double bound, want = a->value(g[i], u[i], has_up, limit > 0 ? limit : INFINITY, &bound);
             expect_close(c, i, want, ((float *)h.data)[i], bound);
         }
         expect(c, "wrote before the output", guarded_intact(&h));
-        k->activate[ACTIVATION_SWIGLU_CLAMPED](g, has_up ? u : NULL, (float)limit, n, g);
+        k->activate[a->kind](g, has_up ? u : NULL, limit, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h);
     }
@@ -615,7 +639,8 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(activate[ACTIVATION_RELU2], "relu2", check_relu(c, k, ACTIVATION_RELU2, &rng))
     CHECK(activate[ACTIVATION_GELU], "gelu", check_smooth(c, k, &smooth_gelu, &rng))
     CHECK(activate[ACTIVATION_GELU_TANH], "gelu_tanh", check_smooth(c, k, &smooth_gelu_tanh, &rng))
-    CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_swiglu_clamped(c, k, &rng))
+    CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_limiting(c, k, &swiglu_clamped, &rng))
+    CHECK(activate[ACTIVATION_SILU_LIMITED], "silu_limited", check_limiting(c, k, &silu_limited, &rng))
     CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))

@@ -79,10 +79,17 @@ static const struct {
      "altup_proj.weight: is 64 x 64 x 3, expected 64 x 64 x 2"},
     {"gemma3n", "gemma3n.altup.active_idx", 'u', 4, HEARTH_FORMAT, "altup.active_idx: is not below altup.num_inputs"},
     {"gemma3n", "gemma3n.activation_sparsity_scale", 'b', 1, HEARTH_FORMAT, "is not an array of one number per layer"},
-    {"lfm2", "lfm2.shortconv.l_cache", 'u', 0, HEARTH_FORMAT, "shortconv.l_cache: is 0 or too large"},
-    {"lfm2", "lfm2.shortconv.l_cache", 'u', 17, HEARTH_FORMAT, "shortconv.l_cache: is 0 or too large"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 0, HEARTH_FORMAT, "shortconv.l_cache: is below 2 or too large"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 1, HEARTH_FORMAT, "shortconv.l_cache: is below 2 or too large"},
+    {"lfm2", "lfm2.shortconv.l_cache", 'u', 17, HEARTH_FORMAT, "shortconv.l_cache: is below 2 or too large"},
     {"lfm2", "lfm2.shortconv.l_cache", 'u', 4, HEARTH_FORMAT, "shortconv.conv.weight: is 3 x 64, expected 4 x 64"},
     {"laguna", "laguna.attention.head_count", 'u', 4, HEARTH_FORMAT, "attn_q.weight: is 64 x 120, expected 64 x 80"},
+    {"step3p5", "step35." EXPERT_LIMITS_KEY, 'f', -1, HEARTH_FORMAT, EXPERT_LIMITS_KEY ": has no limit of 0 or more"},
+    {"step3p5", "step35." SHARED_LIMITS_KEY, 'f', INFINITY, HEARTH_FORMAT, SHARED_LIMITS_KEY ": has no limit of 0"},
+    {"step3p5", "step35." SHARED_LIMITS_KEY, 'b', 1, HEARTH_FORMAT, "is not an array of one number per layer"},
+    {"step3p5", "step35.rope.dimension_count", 'u', 22, HEARTH_FORMAT, "rope_freqs.weight: is 12, expected 11"},
+    {"step3p5", "step35.rope.dimension_count", 'u', 26, HEARTH_FORMAT, "rope.dimension_count: is not an even number"},
+    {"opt", "opt.hidden_activation", 's', 0, HEARTH_UNSUPPORTED, "hidden_activation: limits a gate, which this"},
     {"muse-glimmer", "muse-glimmer." POST_EPSILON_KEY, 'f', -1, HEARTH_FORMAT, "is -1, expected a positive number"},
     {"gemma2", "gemma2.attn_logit_softcapping", 'f', -5, HEARTH_FORMAT, "attn_logit_softcapping: is -5"},
     {"gemma2", "gemma2.final_logit_softcapping", 'f', -1, HEARTH_FORMAT, "final_logit_softcapping: is -1"},
@@ -146,6 +153,8 @@ static hearth_status set_key(checkpoint *c, const char *key, char type, double v
         return checkpoint_set_u32(c, key, (uint32_t)value, error);
     if (type == 'f')
         return checkpoint_set_f32(c, key, (float)value, error);
+    if (type == 's')
+        return checkpoint_set_string(c, key, span_of("silu_limited"), error);
     return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
 }
 

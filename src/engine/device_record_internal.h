@@ -142,8 +142,9 @@ typedef struct portion {
     const device_buffer *ranges, *owners; /* of experts (device_layer); NULL: there are none             */
     device_buffer *const *listed;         /* [TOTALS]                                                     */
     const device_buffer *input;
-    uint32_t width; /* the most neurons that a token uses                           */
-    size_t at;      /* where they begin in a row of lists, scores and activations   */
+    float threshold; /* of the activation                                           */
+    uint32_t width;  /* the most neurons that a token uses                           */
+    size_t at;       /* where they begin in a row of lists, scores and activations   */
 } portion;
 
 #define PORTIONS 2

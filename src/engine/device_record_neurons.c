@@ -97,6 +97,7 @@ void record_predict(const recorder *r, uint32_t layer, const device_buffer *norm
 size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *normed, portion out[PORTIONS])
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const ffn_shape *f = &r->model->layers[layer].ffn;
     const device_vectors *v = r->v;
     size_t count = 0;
     portion own = {.gate = &l->gate,
@@ -112,6 +113,7 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
                    .owners = l->expert_owners,
                    .listed = v->listed,
                    .input = normed,
+                   .threshold = f->threshold,
                    .width = l->shared_count > 0 ? l->own_width : l->width};
     portion shared = {.gate = &l->shared.gate,
                       .up = &l->shared.up,
@@ -122,6 +124,7 @@ size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *nor
                       .owners = l->shared_owners,
                       .listed = v->shared_listed,
                       .input = normed,
+                      .threshold = f->shared_threshold,
                       .width = l->shared_count,
                       .at = l->shared_at};
     if (l->latent_in.w && own.width > 0) {
@@ -178,7 +181,7 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
         LAUNCH(r, DEVICE_cut, r->rows, BUFFER(v->first), UINT(l->width), FLOAT(f->cut));
     if (skips) {
         rows = filter(r, layer, p, rows, v->first, first_bias, v->first, TOTAL_FIRED,
-                      f->cuts ? RULE_BEYOND : RULE_ABOVE, f->threshold);
+                      f->cuts ? RULE_BEYOND : RULE_ABOVE, p->threshold);
         first_bias = NULL; /* already added */
     }
     if (gated && !together)
@@ -193,7 +196,7 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
            BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
            UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(record_gating[f->gating]),
-           FLOAT(f->threshold));
+           FLOAT(p->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, p, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)
@@ -298,6 +301,20 @@ static void accumulate_beside(const recorder *r, const device_layer *l, const po
     record_reduce(r, &(block_result){r->v->sums, device_parts(r->rows), NULL, NULL}, to, FINISH_STORE, 1);
 }
 
+/* Accumulates a portion of a layer whose shared expert is apart for its limit alone: the sums of both are added up. */
+static void accumulate_after(const recorder *r, const device_layer *l, const portion *p, row_list rows,
+                             block_result *result)
+{
+    const device_vectors *v = r->v;
+    block_result own = {v->sums, p->down_t->w ? device_parts(r->rows) : 1, NULL, NULL};
+    if (p->down_t->w)
+        accumulate_rows(r, l, p, rows);
+    else
+        accumulate_stock(r, l, p, v->sums);
+    record_reduce(r, &own, v->added, result->sums ? FINISH_ADD : FINISH_STORE, 1);
+    result->sums = v->added, result->parts = 1;
+}
+
 void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_list rows, block_result *result)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -308,6 +325,10 @@ void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_
     }
     if (l->latent_out.w) {
         accumulate_apart(r, l, p, rows, result);
+        return;
+    }
+    if (l->shared_count > 0) {
+        accumulate_after(r, l, p, rows, result);
         return;
     }
     if (!l->down_t.w && !l->router.w) {

@@ -147,10 +147,13 @@ bool record_output(const recorder *r, const device_matrix *m, const device_buffe
 
 /* ------------------------------------------------------------------ activations */
 
-const unsigned record_kinds[ACTIVATION_COUNT] = {
-    [ACTIVATION_SILU] = KIND_SILU,           [ACTIVATION_RELU] = KIND_RELU,
-    [ACTIVATION_RELU2] = KIND_RELU2,         [ACTIVATION_GELU] = KIND_GELU,
-    [ACTIVATION_GELU_TANH] = KIND_GELU_TANH, [ACTIVATION_SWIGLU_CLAMPED] = KIND_SWIGLU_CLAMPED};
+const unsigned record_kinds[ACTIVATION_COUNT] = {[ACTIVATION_SILU] = KIND_SILU,
+                                                 [ACTIVATION_RELU] = KIND_RELU,
+                                                 [ACTIVATION_RELU2] = KIND_RELU2,
+                                                 [ACTIVATION_GELU] = KIND_GELU,
+                                                 [ACTIVATION_GELU_TANH] = KIND_GELU_TANH,
+                                                 [ACTIVATION_SWIGLU_CLAMPED] = KIND_SWIGLU_CLAMPED,
+                                                 [ACTIVATION_SILU_LIMITED] = KIND_SILU_LIMITED};
 
 const unsigned record_gating[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};

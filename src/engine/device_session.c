@@ -82,9 +82,8 @@ static widths widest_rows(const hearth_session *s)
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
     return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
-           l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 || l->per_layer_gate.data ||
-           l->experts_norm.weight || l->wiring == WIRING_STREAMS || l->router_norm.weight ||
-           (l->down_bias && l->ffn.router.expert_count > 0);
+           l->attention_output_bias || l->ffn_inner_norm.weight || device_apart(l) || l->per_layer_gate.data ||
+           l->wiring == WIRING_STREAMS || l->router_norm.weight || (l->down_bias && l->ffn.router.expert_count > 0);
 }
 
 /* Returns the rows of the buffer for such results. */

@@ -77,8 +77,8 @@ typedef struct device_layer {
      * the device, which expert the neuron of a place belongs to. */
     uint32_t *ranges;                             /* [expert_count + 1][2] */
     device_buffer *expert_ranges, *expert_owners; /* the same; [n]         */
-    /* Where experts read and write vectors of another width, the matrices there and back. There, and where experts lie beside
-     * a network (device_apart), the neurons of the shared expert have matrices and lists apart: `width` is that of both. */
+    /* Where experts read and write vectors of another width, the matrices there and back. There, and wherever else the shared
+     * expert is computed apart (device_apart), its neurons have matrices and lists of their own: `width` is that of both. */
     device_matrix latent_in, latent_out; /* as in model_layer                                          */
     struct {
         device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
@@ -123,11 +123,12 @@ typedef struct device_weights {
 
 struct engine_layer;
 
-/* Returns whether the shared expert of a layer reads other vectors than the others: these are of another width, or have a norm
- * of their own. */
+/* Returns whether the shared expert of a layer is computed apart from the others: because these read other vectors, of another
+ * width or with a norm of their own, or have another limit. */
 static inline bool device_apart(const model_layer *l)
 {
-    return l->ffn.latent > 0 || l->experts_norm.weight;
+    bool limits = l->ffn.shared_neurons > 0 && l->ffn.shared_threshold != l->ffn.threshold;
+    return l->ffn.latent > 0 || l->experts_norm.weight || limits;
 }
 
 /* Returns whether a device computes whole experts of a layer from `down` as it is stored, with all neurons of those that a token

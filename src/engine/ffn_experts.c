@@ -239,6 +239,8 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, 
     job.fc1_input += job.fc1.data ? first * d : 0;
     job.fc2 = matrix_rows(&job.fc2, routed, job.l->ffn.shared_neurons);
     job.coarse = (coarse_copy){0};
+    if (ffn_limits(job.l->ffn.activation))
+        job.activation_threshold = job.l->ffn.shared_threshold;
     job.predicts = job.fc2.data != NULL;
     job.recall = job.predicts ? job.recall : NULL;
     bool gated = job.l->ffn.gating != FFN_PLAIN;

@@ -66,9 +66,14 @@ void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float 
  * become zero, others are multiplied by up. NaN passes, as no comparison with it holds. */
 static void prune(const ffn_job *job, const float *gate, const float *up, size_t n, float *h)
 {
-    float threshold = job->threshold;
-    for (size_t i = 0; i < n; i++)
-        h[i] = fabsf(gate[i]) <= threshold ? 0 : up ? gate[i] * up[i] : gate[i];
+    float threshold = job->threshold, limit = job->activation_threshold;
+    bool limits = job->activation->kernel == ACTIVATION_SILU_LIMITED && limit > 0;
+    for (size_t i = 0; i < n; i++) {
+        float factor = up ? up[i] : 1;
+        if (limits)
+            factor = factor > limit ? limit : factor < -limit ? -limit : factor;
+        h[i] = fabsf(gate[i]) <= threshold ? 0 : gate[i] * factor;
+    }
 }
 
 /* Computes the activations h of n neurons of one token; h is gate or up. */

@@ -103,6 +103,16 @@ static void swiglu_clamped_scalar(const float *gate, const float *up, float thre
     }
 }
 
+static void silu_limited_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    float limit = threshold > 0 ? threshold : INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        float a = gate[i] / (1 + expf(-gate[i])), u = up ? up[i] : 1;
+        a = a > limit ? limit : a;
+        h[i] = up ? a * (u > limit ? limit : u < -limit ? -limit : u) : a;
+    }
+}
+
 /* Rotates pairs of values that are `apart` values apart; the next pair begins `step` values later. */
 static void rotate(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs,
                    size_t step, size_t apart)
@@ -300,7 +310,8 @@ const kernels scalar_vectors = {
                  [ACTIVATION_RELU2] = relu2_scalar,
                  [ACTIVATION_GELU] = gelu_scalar,
                  [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
-                 [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
+                 [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar,
+                 [ACTIVATION_SILU_LIMITED] = silu_limited_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
     .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar,

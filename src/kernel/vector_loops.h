@@ -134,6 +134,13 @@ static void OF_LEVEL(gelu)(const float *gate, const float *up, float threshold, 
     }
 }
 
+/* Returns the smaller of x and -least; NaN stays: it is the second operand. */
+static inline vector limited(vector least, vector x)
+{
+    vector zero = vector_of(0);
+    return vector_subtract(zero, vector_max(least, vector_subtract(zero, x)));
+}
+
 static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, float threshold, size_t n, float *h)
 {
     vector least = vector_of(-threshold), zero = vector_of(0);
@@ -143,10 +150,22 @@ static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, float t
         vector below = vector_add(vector_of(1), exponent(vector_multiply(minus, vector_of(1.702f))));
         vector value = vector_divide(vector_subtract(zero, minus), below);
         if (up) {
-            vector limited = vector_max(least, load_first(up + i, n - i));
-            limited = vector_subtract(zero, vector_max(least, vector_subtract(zero, limited)));
-            value = vector_multiply(value, vector_add(limited, vector_of(1)));
+            vector u = limited(least, vector_max(least, load_first(up + i, n - i)));
+            value = vector_multiply(value, vector_add(u, vector_of(1)));
         }
+        store_first(h + i, n - i, value);
+    }
+}
+
+static void OF_LEVEL(silu_limited)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    vector least = vector_of(threshold > 0 ? -threshold : -INFINITY);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i);
+        vector value = vector_divide(g, vector_add(vector_of(1), exponent(vector_subtract(vector_of(0), g))));
+        value = limited(least, value);
+        if (up)
+            value = vector_multiply(value, limited(least, vector_max(least, load_first(up + i, n - i))));
         store_first(h + i, n - i, value);
     }
 }
@@ -205,7 +224,8 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
                      [ACTIVATION_RELU2] = relu2_##level,                                 \
                      [ACTIVATION_GELU] = gelu_##level,                                   \
                      [ACTIVATION_GELU_TANH] = gelu_tanh_##level,                         \
-                     [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level},              \
+                     [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level,               \
+                     [ACTIVATION_SILU_LIMITED] = silu_limited_##level},                  \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
         .recur = recur_##level,                                                          \
         .to_half = to_half_##level,                                                      \

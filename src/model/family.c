@@ -19,6 +19,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     [FFN_GELU]           = {"gelu",              {NULL},                     ACTIVATION_GELU,           false, false},
     [FFN_GELU_TANH]      = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,      false, false},
     [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true},
+    [FFN_SILU_LIMITED]   = {"silu_limited",      {NULL},                     ACTIVATION_SILU_LIMITED,   false, true},
 };
 
 /* ------------------------------------------------------------------ families */
@@ -37,6 +38,12 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .latent_attention = true, .file_unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, \
     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"rope_interleave", true, true}},                \
     TENSORS(llama_tensors, deepseek2_layer)
+
+#define BAILING                                                                                              \
+    .pairing = ROPE_HALVES, .rope_base = 600000, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,           \
+    .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
+    .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},   \
+    TENSORS(bailing_tensors, bailing_layer)
 
 #define EXAONE_MOE                                                                                           \
     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096,           \
@@ -104,9 +111,17 @@ const family families[] = {
     {.name = "laguna", .model_type = "laguna", .architecture = "LagunaForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 500000, .rotated_share = 0.5f, .folder_window = true, .default_window = 512, .window_base = 10000,
      .plain_windows = true, .windows_listed = true, .without_window = {.period = 4, .first = true}, .gated_attention = true, .gate_softplus = true,
-     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,
+     .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,
      .sizes = {{"head_dim", 128}},
      .required = {NO_ATTENTION_BIAS, {"moe_apply_router_weight_on_input", false, false}, {"moe_router_use_sigmoid", true, true}}, TENSORS(llama_tensors, laguna_layer)},
+    /* Step 3.5 Flash, and the text's part of 3.7 */
+    {.name = "step35", .model_type = "step3p5", .architecture = "Step3p5ForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .windows_listed = true, .window_base = 10000, .plain_windows = true, .half_turns = true,
+     .without_window = {.period = 4, .first = true}, .gated_attention = true, .own_settings = true, .scoring = ROUTER_SIGMOID,
+     .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"use_head_wise_attn_gate", true, true}, {"use_moe_router_bias", true, true},
+                  {"zero_centered", true, true}, {"norm_expert_weight", true, true}},
+     TENSORS(step35_tensors, step35_layer)},
     {.name = "hy_v3", .model_type = "hy_v3", .architecture = "HYV3ForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 11158840, .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-5f, .activation = FFN_SILU,
@@ -114,11 +129,8 @@ const family families[] = {
                   {"moe_router_use_sigmoid", true, true}},
      TENSORS(llama_tensors, hy_v3_layer)},
     /* Ling 2.0 and Ring 2.0 */
-    {.name = "bailingmoe2", .model_type = "bailing_moe", .architecture = "BailingMoeV2ForCausalLM",
-     .pairing = ROPE_HALVES, .rope_base = 600000, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,
-     .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,
-     .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},
-     TENSORS(bailing_tensors, bailing_layer)},
+    {.name = "bailingmoe2", .model_type = "bailing_moe", .architecture = "BailingMoeV2ForCausalLM", BAILING},
+    {.name = "bailingmoe2", .model_type = "bailing_moe_v2", .architecture = "BailingMoeV2ForCausalLM", BAILING},
     {.name = "hunyuan-moe", .model_type = "hunyuan_v1_moe", .architecture = "HunYuanMoEV1ForCausalLM",
      .pairing = ROPE_HALVES, .norm_turned = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, HUNYUAN_SETTINGS}, TENSORS(llama_tensors, hunyuan_moe_layer)},
@@ -295,7 +307,7 @@ const family families[] = {
      .required = {{"conv_bias", false, false}}, TENSORS(lfm2_tensors, lfm2_layer)},
     {.name = "lfm2moe", .model_type = "lfm2_moe", .architecture = "Lfm2MoeForCausalLM",
      .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 1e6f, .mixers = MIXERS_KEYS,
-     .recurrence = RECURRENCE_SHORT, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .folder_tied = true,
+     .recurrence = RECURRENCE_SHORT, .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .folder_tied = true,
      .activation = FFN_SILU, .required = {{"conv_bias", false, false}}, TENSORS(lfm2_tensors, lfm2_moe_layer)},
     {.name = "qwen35", .model_type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.25f, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,

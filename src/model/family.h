@@ -21,7 +21,7 @@ typedef struct ffn_activation_row {
 } ffn_activation_row;
 
 typedef enum ffn_activation {
-    FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_DRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH, FFN_SWIGLU_CLAMPED,
+    FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_DRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH, FFN_SWIGLU_CLAMPED, FFN_SILU_LIMITED,
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
@@ -33,6 +33,11 @@ extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 static inline bool ffn_has_zeros(ffn_activation a)
 {
     return ffn_activations[a].kernel == ACTIVATION_RELU || ffn_activations[a].kernel == ACTIVATION_RELU2;
+}
+/* Returns true where the activation limits gate and up (kernel.h), so that a network has both. */
+static inline bool ffn_limits(ffn_activation a)
+{
+    return a == FFN_SWIGLU_CLAMPED || a == FFN_SILU_LIMITED;
 }
 /* Returns the activation of that name; FFN_ACTIVATION_COUNT where there is none. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
@@ -104,6 +109,7 @@ typedef enum dimension {
     DIMENSION_SHARED_NEURONS,       /* neurons of the expert that every token uses                    */
     DIMENSION_VOCABULARY,
     DIMENSION_ROPE_PAIRS,
+    DIMENSION_WINDOW_PAIRS,         /* the same in layers with a window                               */
     DIMENSION_HEADS,
     DIMENSION_GATES,                /* head_count * gate_length                                       */
     DIMENSION_RESULT,               /* what the output matrix reads of all heads                      */
@@ -235,6 +241,7 @@ typedef struct family {
     float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
     bool plain_windows;             /* layers with a window rotate without the scaling of the others         */
+    bool half_turns;                /* rope.dimension_count is of layers with a window; the others rotate half of it */
     uint32_t dropped_positions;     /* first rows of a folder's table of positions that no position uses     */
 
     bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
@@ -250,8 +257,9 @@ typedef struct family {
     float score_cap, logit_cap;     /* soft caps on scores and logits, where no key says them; 0: none       */
     float growth;                   /* of scores, where no key says it, in layers that do not rotate; 0: none */
     bool unit_scale;                /* scores are not divided by anything                                    */
-    bool gated_attention;           /* the result of each head is multiplied with gates (attention_shape.gate_length) */
-    bool gate_softplus;             /* ... by attention_shape.gate_softplus; as many as the file's matrix gives a head */
+    bool gated_attention;           /* the result of each head is multiplied with gates, as many as the file's matrix gives
+                                       each (attention_shape.gate_length) */
+    bool gate_softplus;             /* ... by attention_shape.gate_softplus                                  */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
 
     layer_mixers mixers;
@@ -271,6 +279,7 @@ typedef struct family {
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
+    bool own_settings;              /* config.json has heads and limits in its own way (folder_read_step)    */
     bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */

@@ -274,6 +274,18 @@ static const tensor_rule laguna_layer[] = {
     ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.experts.e_score_correction_bias", 0), MLP_EXPERTS,
     SHARED_EXPERT(LAYERS "mlp.shared_expert."),
 };
+/* Step 3.5: a folder has the norms' weights minus one; factors of rotation are padded to the pairs of layers with a window. */
+static const tensor_rule step35_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
+    VECTOR("rope_freqs.weight", NULL, MODEL(rope_factors), DIMENSION_WINDOW_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL),
+};
+static const tensor_rule step35_layer[] = {
+    PRE_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE),
+    ATTENTION_GATE("self_attn.g_proj.weight"), GATED_FFN, ROUTER(LAYERS "moe.gate.weight"), CORRECTION(LAYERS "moe.router_bias", 0),
+    EXPERTS(LAYERS "moe.gate_proj.weight", LAYERS "moe.up_proj.weight", LAYERS "moe.down_proj.weight", 0),
+    SHARED_EXPERT(LAYERS "share_expert."),
+};
 /* Hy3: in GGUF what corrects the scores has no ending. */
 static const tensor_rule hy_v3_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN, ROUTER(LAYERS "mlp.router.gate.weight"),

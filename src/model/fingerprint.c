@@ -80,6 +80,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->post_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
+    if (l->ffn.shared_threshold != l->ffn.threshold)
+        add_floats(h, &l->ffn.shared_threshold, 1);
     if (l->output_scale)
         add_floats(h, l->output_scale, 1);
 }
@@ -126,6 +128,7 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            x->norm_plain == y->norm_plain && x->gate_length == y->gate_length && x->grows == y->grows &&
            a->ffn.router.used == b->ffn.router.used && a->ffn.neuron_count == b->ffn.neuron_count &&
            a->ffn.activation == b->ffn.activation && a->ffn.threshold == b->ffn.threshold &&
+           a->ffn.shared_threshold == b->ffn.shared_threshold &&
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
            a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
            memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&

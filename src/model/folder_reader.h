@@ -1,6 +1,7 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
- * huggingface_layers.c (what else differs between layers), huggingface_latent.c (latent attention),
+ * huggingface_layers.c (what else differs between layers), huggingface_step.c (Step 3.5's own settings),
+ * huggingface_latent.c (latent attention),
  * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
  * values). */
 #ifndef MODEL_FOLDER_READER_H
@@ -59,6 +60,14 @@ hearth_status folder_read_mixers(folder_reader *r);
 hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list);
 /* Reads the length of heads in layers without a window, where it differs from that in the others: then the layer has it. */
 hearth_status folder_read_global_heads(folder_reader *r);
+/* Returns whether a list has an item for each layer; it may have more for those that guess tokens ahead. */
+bool folder_lists_layers(const folder_reader *r, const json_t *list);
+/* Sets a key to a number per layer, or to one number where all are the same. */
+hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes);
+/* In huggingface_step.c. Reads what a config says in its own way (family.own_settings): heads and limits. */
+hearth_status folder_read_step(folder_reader *r);
+/* Reads a list of the layers that have experts, which must be the last: how many come before. found: there is one. */
+hearth_status folder_read_layers_with_experts(const folder_reader *r, uint32_t *dense, bool *found);
 /* Returns whether a layer sees all positions: by layer_types, whose form huggingface.c checks, else by the family's pattern. */
 bool folder_sees_all(const folder_reader *r, uint32_t layer);
 /* Returns whether no layer has a window. */

@@ -213,6 +213,30 @@ static hearth_status read_shares_by_layer(folder_reader *r, const json_t *rope, 
                              r->name, key, own);
 }
 
+/* Reads the shares where layers that see all positions turn half of what the others do, which alone has a key. */
+static hearth_status read_halves(folder_reader *r)
+{
+    static const char key[] = "partial_rotary_factors";
+    const json_t *list = json_object_get(r->config, key), *rope = json_object_get(r->config, "rope_parameters");
+    const json_t *full = json_object_get(rope, "full_attention"),
+                 *windowed = json_object_get(rope, "sliding_attention");
+    uint32_t length = r->layer.attention.head_length;
+    double shares[] = {0.5, 1};
+    bool found, halves = true;
+    if (list && !json_is_null(list) && !folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one share per layer", r->name, key);
+    for (uint32_t i = 0; folder_lists_layers(r, list) && i < r->hyper.layer_count; i++)
+        halves &= json_number_value(json_array_get(list, i)) == (folder_sees_all(r, i) ? 0.5 : 1);
+    if (json_is_object(full))
+        TRY(json_get_number(full, "partial_rotary_factor", &shares[0], &found, r->name, r->error));
+    if (json_is_object(windowed))
+        TRY(json_get_number(windowed, "partial_rotary_factor", &shares[1], &found, r->name, r->error));
+    if (!halves || shares[0] != 0.5 || shares[1] != 1 || length % 4 != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: are not 0.5, and 1 in layers with a window", r->name, key);
+    r->hyper.rope_pairs = length / 4;
+    return folder_set_size(r, "rope.dimension_count", length);
+}
+
 /* Reads which share of a head is rotated. */
 static hearth_status read_rotated_share(folder_reader *r)
 {
@@ -221,6 +245,8 @@ static hearth_status read_rotated_share(folder_reader *r)
     bool found;
     if (r->family->unrotated)
         return HEARTH_OK;
+    if (r->family->half_turns)
+        return read_halves(r);
     const json_t *rope = json_object_get(r->config, "rope_parameters");
     if (r->family->plain_windows && r->family->rotated_share > 0)
         TRY(read_shares_by_layer(r, rope, &share));
@@ -279,7 +305,7 @@ static hearth_status read_window_layers(folder_reader *r)
     bool as_pattern = true;
     if (!list || json_is_null(list))
         return HEARTH_OK;
-    if (!json_is_array(list) || json_array_size(list) != layers)
+    if (!folder_lists_layers(r, list))
         return fail(r->error, HEARTH_FORMAT, "%s: layer_types: is not an array of one name per layer", r->name);
     uint8_t *windowed = mem_new(layers);
     if (!windowed)
@@ -295,7 +321,7 @@ static hearth_status read_window_layers(folder_reader *r)
     }
     char key[KEY_SIZE];
     hyper_key(key, r->family, "attention.sliding_window_pattern");
-    if (status == HEARTH_OK && !as_pattern)
+    if (status == HEARTH_OK && (!as_pattern || r->family->windows_listed)) /* llama.cpp wants it of those in any case */
         status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, windowed, layers, r->error);
     mem_free(windowed);
     return status;
@@ -413,7 +439,7 @@ static bool ends_early(const json_t *config, uint32_t layers)
 /* Reads how scores are made. */
 static hearth_status read_scoring(const folder_reader *r, bool *softmax)
 {
-    static const char *const keys[] = {"scoring_func", "score_function"};
+    static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation"};
     const char *key = keys[0], *name = NULL;
     bool found;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -455,9 +481,13 @@ static hearth_status read_dense_layers(folder_reader *r)
     const json_t *list = json_object_get(r->config, "mlp_layer_types");
     size_t numbered = json_array_size(json_object_get(r->config, "mlp_only_layers"));
     uint32_t dense = 0, layers = r->hyper.layer_count;
+    bool enumerated;
+    TRY(folder_read_layers_with_experts(r, &dense, &enumerated));
+    if (enumerated)
+        return folder_set_size(r, "leading_dense_block_count", dense);
     if (!list || json_is_null(list))
         return numbered > 0 ? folder_set_size(r, "leading_dense_block_count", (uint32_t)numbered) : HEARTH_OK;
-    if (!json_is_array(list) || json_array_size(list) != layers)
+    if (!folder_lists_layers(r, list))
         return fail(r->error, HEARTH_FORMAT, "%s: mlp_layer_types: is not an array of one name per layer", r->name);
     for (uint32_t i = 0; i < layers; i++) {
         const char *type = json_string_value(json_array_get(list, i));
@@ -559,8 +589,8 @@ static hearth_status read_experts(folder_reader *r)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                          "moe_num_primary_experts", "moe_num_experts"};
-    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts",
-                                        "moe_k", "moe_topk"};
+    static const char *const useds[] = {
+        "num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts", "moe_k", "moe_topk", "moe_top_k"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
@@ -572,6 +602,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
                  {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                 {"share_expert_dim", "expert_shared_feed_forward_length"},
                  {"shared_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"},
                  {"num_dense_layers", "leading_dense_block_count"},
@@ -605,19 +636,21 @@ static hearth_status read_experts(folder_reader *r)
     TRY(json_get_uint(r->config, "decoder_sparse_step", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_layer_interval", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_layer_freq", &period, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "moe_every_n_layer", &period, &found, r->name, r->error));
     if (period != 1 || !come_first(json_object_get(r->config, "mlp_only_layers")) ||
         ends_early(r->config, r->hyper.layer_count))
-        return fail(r->error, HEARTH_UNSUPPORTED,
-                    "%s: decoder_sparse_step, moe_layer_interval, moe_layer_freq, moe_layer_end_index, "
-                    "mlp_only_layers: layers without experts "
-                    "among others are not supported",
-                    r->name);
+        return fail(
+            r->error, HEARTH_UNSUPPORTED,
+            "%s: decoder_sparse_step, moe_layer_interval, moe_layer_freq, moe_every_n_layer, moe_layer_end_index, "
+            "mlp_only_layers: layers without experts "
+            "among others are not supported",
+            r->name);
     TRY(read_dense_layers(r));
     TRY(check_moe_layers(r));
     if (json_number_value(json_object_get(r->config, "moe_router_logit_softcapping")) != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: moe_router_logit_softcapping: a cap is not supported", r->name);
     static const char *const scales[] = {"routed_scaling_factor", "route_scale", "router_scaling_factor",
-                                         "moe_routed_scaling_factor"};
+                                         "moe_routed_scaling_factor", "moe_router_scaling_factor"};
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         TRY(folder_get_positive(r, r->config, r->name, scales[i], &scale, &found));
         if (found)

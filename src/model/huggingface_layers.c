@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets a key to a number per layer, or to one number where all are the same. */
-static hearth_status set_sizes(folder_reader *r, const char *name, const uint32_t *sizes)
+hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes)
 {
     uint32_t layers = r->hyper.layer_count, same = 1;
     while (same < layers && sizes[same] == sizes[0])
@@ -34,7 +33,7 @@ hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, con
         status = hyper_check_size(s, sizes[i], r->name, "", key, r->error);
     }
     if (status == HEARTH_OK)
-        status = set_sizes(r, s->key, sizes);
+        status = folder_set_sizes(r, s->key, sizes);
     *size_field(s, &r->hyper, &r->layer) = sizes[0];
     mem_free(sizes);
     return status;
@@ -150,7 +149,7 @@ static hearth_status read_global_keys(folder_reader *r)
         return fail_memory(r->error, "layers", layers * sizeof *heads);
     for (uint32_t i = 0; i < layers; i++)
         heads[i] = folder_sees_all(r, i) ? global : r->layer.attention.kv_head_count;
-    hearth_status status = set_sizes(r, "attention.head_count_kv", heads);
+    hearth_status status = folder_set_sizes(r, "attention.head_count_kv", heads);
     mem_free(heads);
     return status;
 }
@@ -170,7 +169,7 @@ static hearth_status read_shared_layers(folder_reader *r)
         return fail_memory(r->error, "layers", layers * sizeof *widths);
     for (uint32_t i = 0; i < layers; i++)
         widths[i] = r->layer.ffn.neuron_count * (i + (uint64_t)shared >= layers ? 2 : 1);
-    hearth_status status = set_sizes(r, "feed_forward_length", widths);
+    hearth_status status = folder_set_sizes(r, "feed_forward_length", widths);
     mem_free(widths);
     return status;
 }
@@ -241,6 +240,7 @@ hearth_status folder_read_layers(folder_reader *r)
     hyperparameters *h = &r->hyper;
     TRY(read_streams(r));
     TRY(read_layer_heads(r));
+    TRY(folder_read_step(r));
     TRY(add_query_gain(r));
     if (!r->family->norm_values)
         return HEARTH_OK;

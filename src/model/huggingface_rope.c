@@ -74,13 +74,15 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     return add_yarn_magnitude(r, scaling, where, factor);
 }
 
-/* Adds a tensor of one divisor per pair, which the caller fills in. */
+/* Adds a tensor of one divisor per pair, which the caller fills in; those of pairs that only layers with a window have are 1. */
 static hearth_status add_factors(folder_reader *r, const char *name, float **out)
 {
-    uint32_t pairs = r->hyper.rope_pairs;
+    uint32_t pairs = r->hyper.rope_pairs * (r->family->half_turns ? 2 : 1);
     float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
     if (!factors)
         return fail_memory(r->error, name, pairs * sizeof *factors);
+    for (uint32_t i = r->hyper.rope_pairs; i < pairs; i++)
+        factors[i] = 1;
     *out = factors;
     stored_tensor t = {.name = name,
                        .format = FORMAT_F32,
@@ -231,6 +233,34 @@ static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, con
     return folder_get_positive(r, windowed, where, "rope_theta", base, &found);
 }
 
+/* Reads the bases of layers with a window and of others from a list of one for each layer, and refuses one by which the former would
+ * be scaled. found: rope_theta is such a list. */
+static hearth_status read_base_list(folder_reader *r, const json_t *scaling, double *windowed, bool *found)
+{
+    static const char key[] = "rope_theta", types_key[] = "yarn_only_types";
+    const json_t *list = json_object_get(r->config, key), *types = json_object_get(r->config, types_key);
+    const char *type = json_string_value(json_array_get(types, 0));
+    *found = json_is_array(list);
+    if (!*found)
+        return HEARTH_OK;
+    if (!folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
+    if (scaling && !folder_all_see_all(r) &&
+        (json_array_size(types) != 1 || !type || strcmp(type, "full_attention") != 0))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not full_attention alone", r->name, types_key);
+    double bases[2] = {0};
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        double *of = &bases[!folder_sees_all(r, i)], base = json_number_value(json_array_get(list, i));
+        if (!(base > 1) || !isfinite((float)base) || (*of > 0 && base != *of))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u has %g, others of its kind another base",
+                        r->name, key, i, base);
+        *of = base;
+    }
+    r->rope_base = bases[0] > 0 ? bases[0] : r->rope_base;
+    *windowed = bases[1] > 0 ? bases[1] : *windowed;
+    return HEARTH_OK;
+}
+
 /* Adds how scores grow with the position. */
 static hearth_status add_growth(folder_reader *r, const json_t *scaling, const char *where)
 {
@@ -299,7 +329,7 @@ hearth_status folder_read_rope(folder_reader *r)
     const json_t *scaling = find_scaling(r->config, &key);
     char where[1024];
     snprintf(where, sizeof where, "%s: %s", r->name, key);
-    bool found;
+    bool found, listed = false;
     if (r->family->unrotated)
         return HEARTH_OK;
     r->rope_base = r->family->rope_base > 0 ? (double)r->family->rope_base : 10000;
@@ -307,6 +337,7 @@ hearth_status folder_read_rope(folder_reader *r)
         double base = (double)r->family->window_base;
         TRY(folder_get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));
         TRY(find_by_layer(r, &scaling, where, &base));
+        TRY(read_base_list(r, scaling, &base, &listed));
         TRY(folder_set_number(r, "rope.freq_base_swa", base));
     }
     double windows = 0;
@@ -317,7 +348,8 @@ hearth_status folder_read_rope(folder_reader *r)
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
-    TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
+    if (!listed)
+        TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);

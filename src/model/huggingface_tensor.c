@@ -276,9 +276,9 @@ static const tensor_rule *find_rule(const folder_reader *r, const char *name, ui
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
-    static const char *const others[] = {"vision_model.", "vision_tower.",   "multi_modal_projector.",
-                                         "audio_tower.",  "visual.",         "embed_vision.",
-                                         "embed_audio.",  "vision_adapter.", "vision_projection."};
+    static const char *const others[] = {
+        "vision_model.", "vision_tower.", "multi_modal_projector.", "audio_tower.",       "visual.",
+        "embed_vision.", "embed_audio.",  "vision_adapter.",        "vision_projection.", "vit_large_projector."};
     uint32_t layers = r->hyper.layer_count, number;
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0)
         return true;

@@ -31,7 +31,7 @@ const size_setting size_settings[] = {
                                  "intermediate_size_mlp", "block_ff_dim"},
                                                                                 LAYER(ffn.neuron_count),        NEURON_LIMIT, true,  true},
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
-    {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
+    {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"},
                                                                                 LAYER(attention.kv_head_count), 1u << 16, false, false},
     {"attention.key_length",    {"head_dim", "attention_head_dim"},             LAYER(attention.head_length),   HEAD_LIMIT, false, false},
 };
@@ -365,6 +365,8 @@ static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const 
                     name.size < 100 ? (int)name.size : 100, name.data, known);
     if (ffn_activations[f->activation].of_both)
         f->gating = FFN_GATED_BOTH;
+    if (ffn_limits(f->activation) && f->gating != FFN_GATED)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "hidden_activation", "limits a gate, which this architecture has not");
     if (!ffn_activations[f->activation].has_threshold)
         return HEARTH_OK;
     hyper_key(key, r->family, "hidden_activation_param");
@@ -569,6 +571,39 @@ static hearth_status read_cuts(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads a limit of a layer's activations. */
+static hearth_status read_limit(const hyper_reader *r, const char *name, uint32_t layer, float *out)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    const key_value *e = checkpoint_find(r->source, key);
+    bool found;
+    if (!e || e->type != VALUE_ARRAY)
+        TRY(checkpoint_get_f32(r->source, key, out, &found, r->error));
+    else if (e->item_type != VALUE_F32 || e->count != r->hyper->layer_count + (uint64_t)r->hyper->draft_layers)
+        return hyper_fail(r, HEARTH_FORMAT, name, "is not an array of one number per layer");
+    else
+        *out = ((const float *)e->as.items)[layer];
+    return isfinite(*out) && *out >= 0 ? HEARTH_OK : hyper_fail(r, HEARTH_FORMAT, name, "has no limit of 0 or more");
+}
+
+/* Reads the limits of SiLU: of experts, and of the shared one and of networks without experts. */
+static hearth_status read_limits(const hyper_reader *r)
+{
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        ffn_shape *f = &r->model->layers[i].ffn;
+        float routed = 0, shared = 0;
+        if (f->activation != FFN_SILU || f->gating != FFN_GATED)
+            continue;
+        TRY(read_limit(r, EXPERT_LIMITS_KEY, i, &routed));
+        TRY(read_limit(r, SHARED_LIMITS_KEY, i, &shared));
+        f->threshold = f->router.expert_count > 0 ? routed : shared;
+        f->shared_threshold = f->shared_neurons > 0 ? shared : f->threshold;
+        f->activation = f->threshold > 0 || f->shared_threshold > 0 ? FFN_SILU_LIMITED : FFN_SILU;
+    }
+    return HEARTH_OK;
+}
+
 /* Refuses layers of a kind that the family does not have: with experts, or without. */
 static hearth_status check_networks(const hyper_reader *r)
 {
@@ -623,12 +658,14 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
             TRY(hyper_read_attention(&r, i));
         }
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
+        ffn.shared_threshold = ffn.threshold;
         l->ffn = ffn;
         l->wiring = f->wiring;
     }
     TRY(read_experts(&r));
     TRY(check_networks(&r));
     TRY(read_cuts(&r));
+    TRY(read_limits(&r));
     TRY(hyper_read_shared_keys(&r));
     TRY(read_per_layer(&r));
     TRY(read_streams(&r));
@@ -686,6 +723,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_VOCABULARY] = h->vocabulary_size,
         [DIMENSION_POSITIONS] = (uint64_t)h->position_offset + h->context_length,
         [DIMENSION_ROPE_PAIRS] = h->rope_pairs,
+        [DIMENSION_WINDOW_PAIRS] = h->window_rope_pairs,
         [DIMENSION_HEADS] = a->head_count,
         [DIMENSION_KV_HEADS] = a->kv_head_count,
         [DIMENSION_LATENT] = ffn_expert_width(&l->ffn, h->embedding_length),

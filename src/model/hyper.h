@@ -26,6 +26,9 @@ typedef struct size_setting {
 
 /* A key: an array of the number of standard deviations above the mean that first values must exceed, -infinity for none. */
 #define ACTIVATION_CUTS "activation_sparsity_scale"
+/* Of each layer the limits of SiLU and of up (silu_limited): of experts; of the shared one, and of networks without experts. */
+#define EXPERT_LIMITS_KEY "swiglu_clamp_exp"
+#define SHARED_LIMITS_KEY "swiglu_clamp_shexp"
 /* Whether queries and keys are normed without weights: hearth's own key, after the family's prefix. */
 #define PLAIN_NORM_KEY "attention.plain_norm"
 /* The epsilon of norms of what blocks add, where it is not the family's. */

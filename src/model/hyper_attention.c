@@ -112,13 +112,13 @@ static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a
     return HEARTH_OK;
 }
 
-/* Returns how many gates each head has: of families with softplus as many as their matrix has rows for, one or one for each value. */
+/* Returns how many gates each head has: one, if the matrix of gates has a row for each head, else one for each value. */
 static uint32_t gates_of_head(const hyper_reader *r, const attention_shape *a, uint32_t layer)
 {
     const stored_tensor *gates = hyper_layer_tensor(r, "blk.%u.attn_gate.weight", layer);
     if (!r->family->gated_attention)
         return 0;
-    bool one = r->family->gate_softplus && gates && gates->rank == 2 && gates->shape[1] == a->head_count;
+    bool one = gates && gates->rank == 2 && gates->shape[1] == a->head_count;
     return one ? 1 : a->head_length;
 }
 
@@ -200,6 +200,11 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     hyperparameters *h = r->hyper;
     if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
+    if (r->family->half_turns) {
+        TRY(read_pairs(r, "rope.dimension_count", true, 0, &h->window_rope_pairs));
+        h->rope_pairs = h->window_rope_pairs / 2;
+        return HEARTH_OK;
+    }
     TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
     if (h->rope_pairs == 0) /* no layer sees everything */
         h->rope_pairs = model_first_attention(r->model)->head_length / 2;

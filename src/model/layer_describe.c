@@ -164,6 +164,18 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, "; one shared of %u neurons%s", f->shared_neurons, l->shared_gate ? ", gated" : "");
 }
 
+/* "silu(gate) * up, each at most 7, of the shared expert 16". */
+static void describe_limits(char *out, size_t size, const ffn_shape *f)
+{
+    say(out, size, "silu(gate) * up");
+    if (f->threshold > 0)
+        say(out, size, ", each at most %g", (double)f->threshold);
+    if (f->shared_threshold != f->threshold && f->shared_threshold > 0)
+        say(out, size, ", of the shared expert at most %g", (double)f->shared_threshold);
+    else if (f->shared_threshold != f->threshold)
+        say(out, size, ", but of the shared expert");
+}
+
 static void describe_network(char *out, size_t size, const model_layer *l)
 {
     const ffn_shape *f = &l->ffn;
@@ -172,6 +184,8 @@ static void describe_network(char *out, size_t size, const model_layer *l)
         return;
     if (f->activation == FFN_SWIGLU_CLAMPED)
         say(out, size, "%s(gate, up), limit %g", activation, (double)f->threshold);
+    else if (f->activation == FFN_SILU_LIMITED)
+        describe_limits(out, size, f);
     else if (f->gating == FFN_GATED_BOTH)
         say(out, size, "relu(gate) * relu(up)");
     else

@@ -10,6 +10,7 @@ A case is a config.json. Its weights are drawn from a seed and are exact in BF16
 folder is what transformers saves, the GGUF file what llama.cpp's converter makes of it, with the vocabulary of golden-llama; llama.cpp
 reads that (one thread, F32 cache), and its distance stands in golden.json.
 """
+import copy
 import ctypes
 import glob
 import importlib
@@ -90,6 +91,26 @@ def lfm2(architecture, model_type, **settings):
                tie_word_embeddings=True, rope_theta=1000000.0, **settings)
     del out["rms_norm_eps"]
     return out
+
+
+def step(**settings):
+    """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
+    text = case(None, "step3p5", num_hidden_layers=5, head_dim=24, num_attention_groups=2, sliding_window=16,
+                layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"],
+                attention_other_setting={"attention_type": "sliding_attention", "num_attention_heads": 6, "num_attention_groups": 2,
+                                         "head_dim": 24},
+                rope_theta=[500000.0] + [10000.0] * 3 + [500000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 1.0, 0.5],
+                rope_scaling={"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 32.0,
+                              "original_max_position_embeddings": 64},
+                yarn_only_types=["full_attention"], use_head_wise_attn_gate=True, moe_layers_enum="2,3,4", moe_num_experts=6,
+                moe_top_k=2, moe_intermediate_size=32, share_expert_dim=64, moe_router_scaling_factor=3.0,
+                moe_router_activation="sigmoid", use_moe_router_bias=True, norm_expert_weight=True, need_fp32_gate=True,
+                swiglu_limits=[0.0, 0.0, 0.0, 0.5, 0.5], swiglu_limits_shared=[0.0, 0.25, 0.0, 0.0, 0.75], zero_centered=True,
+                rms_norm_eps=1e-5, **settings)
+    del text["num_key_value_heads"]
+    return {"architectures": ["Step3p7ForConditionalGeneration"], "model_type": "step3p7", "tie_word_embeddings": False,
+            "text_config": text,
+            "vision_config": dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, mlp_ratio=2.0)}
 
 
 def eight_bits(base, block=None):
@@ -229,6 +250,7 @@ CASES = {
                      "out_hidden_size": 16, "projector_hidden_size": 16,
                      "vision_config": dict(patch_size=2, pos_emb_height=4, pos_emb_width=4, num_attention_heads=2, num_hidden_layers=1,
                                            hidden_size=16, intermediate_size=16)},
+    "step3p5": step(),
     "lfm2": lfm2("Lfm2ForCausalLM", "lfm2", block_ff_dim=96, block_multiple_of=8, block_ffn_dim_multiplier=1.5,
                  block_auto_adjust_ff_dim=True, layer_types=["conv", "conv", "full_attention", "conv"]),
     "lfm2-moe": lfm2("Lfm2MoeForCausalLM", "lfm2_moe", layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
@@ -290,7 +312,9 @@ def make_model(name, seed):
     if CASES[name]["model_type"] == "bailing_moe":
         return make_bailing(name, seed)
     stored = CASES[name].get("quantization_config", {}).get("quant_method")
-    config = AutoConfig.for_model(**{k: v for k, v in CASES[name].items() if k != "quantization_config"})
+    settings = copy.deepcopy(CASES[name])  # of which transformers takes parts away
+    settings.pop("quantization_config", None)
+    config = AutoConfig.for_model(**settings)
     for part in (config, config.get_text_config()):
         part._attn_implementation = "eager"
         part._experts_implementation = "eager"
@@ -383,7 +407,6 @@ def save_mxfp4(model, stored, folder):
 
 def make_puzzle(name, seed):
     """transformers knows no Puzzle: a model of its Nemotron-H, in which each block gets the experts that its own config asks for."""
-    import copy
     from transformers import AutoConfig, AutoModelForCausalLM
     blocks = CASES[name]["block_configs"]
     widest = {"moe_intermediate_size": 1, "num_experts_per_tok": 1}
@@ -488,10 +511,13 @@ def convert(llama_cpp, folder, path):
     conversion = importlib.import_module("conversion")
     import gguf
     config = conversion.ModelBase.load_hparams(Path(folder), False)
+    with open(os.path.join(folder, "config.json")) as file:
+        published = json.load(file)
+    own = published.get("text_config", {}).get("model_type") == "step3p5"  # of which transformers renames what the converter reads
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
     kind.no_mtp = True
     with torch.inference_mode():
-        model = kind(Path(folder), gguf.LlamaFileType.ALL_F32, Path(path))
+        model = kind(Path(folder), gguf.LlamaFileType.ALL_F32, Path(path), **({"hparams": published} if own else {}))
         for converter in (model, getattr(model, "impl", model)):
             converter.set_vocab = types.MethodType(lambda self: vocabulary(self.gguf_writer), converter)
         model.write()

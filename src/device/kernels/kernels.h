@@ -70,13 +70,15 @@
 
 /* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0.
  * swiglu_clamped has a limit, `activation_threshold` too: with first at most the limit and second within it on both
- * sides, it is first * sigmoid(1.702 first) * (second + 1), always GATING_GATED. The others ignore it. */
+ * sides, it is first * sigmoid(1.702 first) * (second + 1), always GATING_GATED. silu_limited has one as well, or none, 0:
+ * silu(first) at most the limit, times second within it on both sides, GATING_GATED too. The others ignore it. */
 #define KIND_SILU      0
 #define KIND_RELU      1
 #define KIND_RELU2     2
 #define KIND_GELU      3
 #define KIND_GELU_TANH 4
 #define KIND_SWIGLU_CLAMPED 5
+#define KIND_SILU_LIMITED   6
 /* `gating` of activate. */
 #define GATING_PLAIN 0 /* h = act(first)                 */
 #define GATING_GATED 1 /* h = act(first) * second        */

@@ -139,6 +139,17 @@ INLINE float swiglu_clamped(float gate, float up, float limit)
     return DIVIDE(gate, 1.0f + EXP(-1.702f * gate)) * (up + 1.0f);
 }
 
+/* Returns the product of limited SiLU and limited up of one neuron; limit 0: there is none. NaN stays NaN. */
+INLINE float silu_limited(float gate, float up, float limit)
+{
+    float value = DIVIDE(gate, 1.0f + EXP(-gate));
+    if (limit > 0.0f) {
+        value = value > limit ? limit : value;
+        up = up > limit ? limit : up < -limit ? -limit : up;
+    }
+    return value * up;
+}
+
 /* Activates the places begin .. end - 1 of one token. biased (a constant): whether there are biases; only they need the
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
@@ -148,9 +159,10 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
         float value = first[i] + (biased && first_bias ? first_bias[neuron] : 0.0f);
-        if (kind == KIND_SWIGLU_CLAMPED) {
+        if (kind == KIND_SWIGLU_CLAMPED || kind == KIND_SILU_LIMITED) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
-            first[i] = swiglu_clamped(value, other, activation_threshold);
+            first[i] = kind == KIND_SILU_LIMITED ? silu_limited(value, other, activation_threshold)
+                                                 : swiglu_clamped(value, other, activation_threshold);
             continue;
         }
         float result = activated(value, kind, activation_threshold);
@@ -158,8 +170,8 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             if (gating == GATING_BOTH)
                 other = activated(other, kind, activation_threshold);
-            bool is_zero = (kind == KIND_RELU && !(value > activation_threshold)) ||
-                           (kind == KIND_RELU2 && !(value > 0.0f));
+            bool is_zero =
+                (kind == KIND_RELU && !(value > activation_threshold)) || (kind == KIND_RELU2 && !(value > 0.0f));
             result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
         first[i] = result;
@@ -192,8 +204,8 @@ KERNEL(activate, P_ACTIVATE)
         size_t row = (size_t)t * n;
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
-            activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
-                          kind, gating, activation_threshold);
+            activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end, kind,
+                          gating, activation_threshold);
         else
             activate_kind(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating,
                           activation_threshold);

@@ -1,0 +1,104 @@
+/* huggingface_step.c - what the config of Step 3.5 says in its own way: heads of layers with a window, limits of activations, which
+ * layers have experts. transformers saves some of it under other names, which are read as well. */
+#include "folder_reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool folder_lists_layers(const folder_reader *r, const json_t *list)
+{
+    size_t layers = r->hyper.layer_count, size = json_array_size(list);
+    return json_is_array(list) && (size == layers || size == layers + r->draft_layers);
+}
+
+/* Sets a key to one number for layers that see all positions and another for those with a window. */
+static hearth_status set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed)
+{
+    uint32_t layers = r->hyper.layer_count, *numbers = mem_new_array(layers, sizeof *numbers);
+    if (!numbers)
+        return fail_memory(r->error, name, layers * sizeof *numbers);
+    for (uint32_t i = 0; i < layers; i++)
+        numbers[i] = folder_sees_all(r, i) ? all : windowed;
+    hearth_status status = folder_set_sizes(r, name, numbers);
+    mem_free(numbers);
+    return status;
+}
+
+/* Reads how many heads layers with a window have. */
+static hearth_status read_window_heads(folder_reader *r)
+{
+    const json_t *other = json_object_get(r->config, "attention_other_setting");
+    const attention_shape *a = &r->layer.attention;
+    uint32_t heads = a->head_count, kv_heads = a->kv_head_count, length = a->head_length;
+    char where[1024];
+    bool found;
+    snprintf(where, sizeof where, "%s: attention_other_setting", r->name);
+    TRY(json_get_uint(r->config, "num_sliding_attention_heads", &heads, &found, r->name, r->error));
+    if (json_is_object(other)) {
+        TRY(json_get_uint(other, "num_attention_heads", &heads, &found, where, r->error));
+        TRY(json_get_uint(other, "num_attention_groups", &kv_heads, &found, where, r->error));
+        TRY(json_get_uint(other, "head_dim", &length, &found, where, r->error));
+    }
+    if (length != a->head_length)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: head_dim: differs from that of the other layers", where);
+    if (heads == 0 || kv_heads == 0 || heads > UINT16_MAX || kv_heads > UINT16_MAX)
+        return fail(r->error, HEARTH_FORMAT, "%s: a number of heads is 0 or too large", where);
+    TRY(set_by_window(r, "attention.head_count", a->head_count, heads));
+    return set_by_window(r, "attention.head_count_kv", a->kv_head_count, kv_heads);
+}
+
+/* Reads a list of limits, one for each layer, 0 or null where there is none. */
+static hearth_status read_limits(folder_reader *r, const char *name, const char *key)
+{
+    const json_t *list = json_object_get(r->config, name);
+    uint32_t layers = r->hyper.layer_count;
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, name);
+    float *limits = mem_new_array(layers, sizeof *limits);
+    if (!limits)
+        return fail_memory(r->error, name, layers * sizeof *limits);
+    for (uint32_t i = 0; i < layers; i++)
+        limits[i] = (float)json_number_value(json_array_get(list, i));
+    char full[KEY_SIZE];
+    hyper_key(full, r->family, key);
+    hearth_status status = checkpoint_set_numbers(r->out, full, VALUE_F32, limits, layers, r->error);
+    mem_free(limits);
+    return status;
+}
+
+hearth_status folder_read_step(folder_reader *r)
+{
+    if (!r->family->own_settings)
+        return HEARTH_OK;
+    TRY(read_window_heads(r));
+    TRY(read_limits(r, "swiglu_limits", EXPERT_LIMITS_KEY));
+    return read_limits(r, "swiglu_limits_shared", SHARED_LIMITS_KEY);
+}
+
+hearth_status folder_read_layers_with_experts(const folder_reader *r, uint32_t *dense, bool *found)
+{
+    static const char name[] = "moe_layers_enum";
+    const json_t *value = json_object_get(r->config, name);
+    const char *text = json_string_value(value);
+    uint32_t layers = r->hyper.layer_count;
+    uint64_t next = layers;
+    size_t count = json_array_size(value);
+    *found = text || json_is_array(value);
+    for (size_t i = 0; text ? *text : i < count; i++) {
+        char *end = NULL;
+        json_int_t layer = text ? strtoll(text, &end, 10) : json_integer_value(json_array_get(value, i));
+        bool begins = i == 0 && layer >= 0 && layer <= layers;
+        if ((text && (end == text || (*end && *end != ','))) || !(begins || (i > 0 && layer == (json_int_t)next)))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not a list of the last layers", r->name, name);
+        if (i == 0)
+            *dense = (uint32_t)layer;
+        next = (uint64_t)layer + 1;
+        text = text ? end + (*end == ',') : NULL;
+    }
+    return next >= layers
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not a list of the last layers", r->name, name);
+}
