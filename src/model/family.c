@@ -84,6 +84,12 @@ const family families[] = {
      .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size", .unshared = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
      TENSORS(llama_tensors, qwen3_moe_layer)},
+    /* Mellum 2 */
+    {.name = "mellum", .model_type = "mellum", .architecture = "MellumForCausalLM",
+     .pairing = ROPE_HALVES, .rope_base = 500000, .folder_window = true, .windows_listed = true, .default_window = 1024,
+     .window_base = 10000, .plain_windows = true, .without_window = {.period = 4}, .expert_width = "moe_intermediate_size",
+     .default_epsilon = 1e-6f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}}, .required = {NO_ATTENTION_BIAS},
+     TENSORS(llama_tensors, qwen3_moe_layer)},
     {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},

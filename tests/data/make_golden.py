@@ -251,6 +251,12 @@ CASES = {
                      "vision_config": dict(patch_size=2, pos_emb_height=4, pos_emb_width=4, num_attention_heads=2, num_hidden_layers=1,
                                            hidden_size=16, intermediate_size=16)},
     "step3p5": step(),
+    "mellum": case("MellumForCausalLM", "mellum", head_dim=20, num_hidden_layers=4, sliding_window=16, num_experts=6,
+                   num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                   layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["sparse"] * 4, rope_parameters={
+                       "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                          "original_max_position_embeddings": 16},
+                       "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0}}),
     "lfm2": lfm2("Lfm2ForCausalLM", "lfm2", block_ff_dim=96, block_multiple_of=8, block_ffn_dim_multiplier=1.5,
                  block_auto_adjust_ff_dim=True, layer_types=["conv", "conv", "full_attention", "conv"]),
     "lfm2-moe": lfm2("Lfm2MoeForCausalLM", "lfm2_moe", layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
