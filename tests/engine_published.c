@@ -675,6 +675,41 @@ static void floats_of_8_bits(void **state)
 
 /* ------------------------------------------------------------------ files */
 
+/* Files of Step 3.5 have what guesses tokens ahead as one more layer, which all arrays count. */
+static void step_with_drafts(void **state)
+{
+    (void)state;
+    static const uint32_t heads[] = {4, 6, 6, 6, 4, 6}, kv_heads[] = {2, 2, 2, 2, 2, 2};
+    static const float limits[] = {0, 0, 0, 0.5f, 0.5f, 0}, shared[] = {0, 0.25f, 0, 0, 0.75f, 0};
+    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1};
+    static const struct {
+        const char *key;
+        value_type type;
+        const void *items;
+    } arrays[] = {{"step35.attention.head_count", VALUE_U32, heads},
+                  {"step35.attention.head_count_kv", VALUE_U32, kv_heads},
+                  {"step35.attention.sliding_window_pattern", VALUE_BOOL, windows},
+                  {"step35.swiglu_clamp_exp", VALUE_F32, limits},
+                  {"step35.swiglu_clamp_shexp", VALUE_F32, shared}};
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "step3p5", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_u32(c, "step35.block_count", 6, &error), &error);
+    stack_check(checkpoint_set_u32(c, "step35.nextn_predict_layers", 1, &error), &error);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        stack_check(checkpoint_set_numbers(c, arrays[i].key, arrays[i].type, arrays[i].items, 6, &error), &error);
+    const stored_tensor *norm = checkpoint_find_tensor(c, "blk.1.attn_norm.weight");
+    assert_non_null(norm);
+    stored_tensor draft = *norm;
+    draft.name = "blk.5.nextn.enorm.weight";
+    stack_check(checkpoint_add_tensor(c, &draft, &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    assert_int_equal(m->hyper.layer_count, 5);
+    expect_golden(m, "step3p5");
+}
+
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
 static void sigmoids_unsaid(void **state)
 {
@@ -757,6 +792,7 @@ int main(void)
                                        cmocka_unit_test(epsilon_behind_blocks),
                                        cmocka_unit_test(step_alone),
                                        cmocka_unit_test(step_as_saved),
+                                       cmocka_unit_test(step_with_drafts),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);
