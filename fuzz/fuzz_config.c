@@ -54,6 +54,7 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_COMPRESSED] = 4,
                                                 [DIMENSION_UNROTATED] = 2,
                                                 [DIMENSION_VALUE] = 3,
+                                                [DIMENSION_KEY_VALUE_UP] = 10,
                                                 [DIMENSION_DELTA_IN] = 32,
                                                 [DIMENSION_SHORT_IN] = 24,
                                                 [DIMENSION_BETA_STEP] = 8,
@@ -171,7 +172,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
- * bits; q two matrices that make queries, where attention is latent; a one gate for each head. The last layer has with k no keys and values, with v no values, with w twice
+ * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; a one gate for each
+ * head. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
@@ -189,6 +191,8 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
     for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
         if ((r->flags & needs[i].flag) && !strchr(sets, needs[i].letter))
             return false;
+    if ((r->flags & TENSOR_HEADS) || r->rows == DIMENSION_KEY_VALUE_UP)
+        return has_letter(sets, 'j') == (r->rows == DIMENSION_KEY_VALUE_UP);
     bool named = r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS);
     return !(r->flags & TENSOR_OPTIONAL) || named || strchr(sets, 'o');
 }

@@ -725,6 +725,89 @@ static void sigmoids_unsaid(void **state)
     expect_golden(m, "glm4-moe-lite");
 }
 
+/* Joins what makes keys and values of each head, as files from before April 2025 have it. */
+static void join_heads(checkpoint *c, stored_tensor *keys, const stored_tensor *values, number_format format)
+{
+    char name[64];
+    hearth_error error;
+    size_t n = keys->shape[0], width = keys->shape[1], heads = keys->shape[2], v = values->shape[1], row_bytes;
+    stored_tensor both = {.name = name, .format = format, .rank = 2, .shape = {width, heads * (n + v), 1, 1}};
+    assert_true(keys->format == FORMAT_F32 && values->format == FORMAT_F32);
+    assert_true(number_row_bytes(format, width, &row_bytes));
+    snprintf(name, sizeof name, "%.*sattn_kv_b.weight", (int)(strstr(keys->name, "attn_k_b") - keys->name), keys->name);
+    both.size_bytes = heads * (n + v) * row_bytes;
+    char *to = arena_new(&c->memory, both.size_bytes);
+    float *row = arena_new(&c->memory, width * sizeof *row);
+    both.data = to;
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = 0; i < n + v; i++, to += row_bytes) {
+            for (size_t k = 0; k < width; k++)
+                row[k] = i < n ? ((const float *)keys->data)[(h * width + k) * n + i]
+                               : ((const float *)values->data)[(h * v + i - n) * width + k];
+            number_formats[format].encode(row, NULL, to, width);
+        }
+    stack_check(checkpoint_add_tensor(c, &both, &error), &error);
+}
+
+/* Opens a golden as such a file; decoded: with the values that the format keeps, as float32. */
+static hearth_model *open_joined(const char *name, number_format format, bool decoded)
+{
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    uint32_t heads, length, values;
+    size_t count;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.head_count", &heads, NULL, &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.key_length_mla", &length, NULL, &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.value_length_mla", &values, NULL, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.value_length", values, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.key_length", length, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.head_count_kv", heads, &error), &error);
+    stack_check(checkpoint_remove_key(c, "deepseek2.attention.key_length_mla", &error), &error);
+    stack_check(checkpoint_remove_key(c, "deepseek2.attention.value_length_mla", &error), &error);
+    stored_tensor *tensors = checkpoint_take_tensors(c, &count), *keys = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(tensors[i].name, "attn_k_b"))
+            keys = &tensors[i];
+        else if (strstr(tensors[i].name, "attn_v_b"))
+            join_heads(c, keys, &tensors[i], format);
+        else
+            stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
+    }
+    mem_free(tensors);
+    for (size_t i = 0; decoded && i < c->tensor_count; i++) {
+        stored_tensor *t = &c->tensors[i];
+        if (!strstr(t->name, "attn_kv_b"))
+            continue;
+        size_t n = (size_t)(t->shape[0] * t->shape[1]);
+        float *plain = arena_new(&c->memory, n * sizeof *plain);
+        number_formats[format].decode(t->data, plain, n);
+        t->format = FORMAT_F32, t->data = plain, t->size_bytes = n * sizeof *plain;
+    }
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    return m;
+}
+
+/* Floats are divided exactly; of blocks the keys are rounded to float16, which has three digits more. */
+static void keys_and_values_joined(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"deepseek2-lite", "deepseek3", "glm4-moe-lite"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_golden(open_joined(names[i], FORMAT_F32, false), names[i]);
+    golden g;
+    golden_load(&g, names[2]); /* whose rows are whole blocks */
+    float *got = golden_compute(open_joined(names[2], FORMAT_Q8_0, false), &g);
+    float *plain = golden_compute(open_joined(names[2], FORMAT_Q8_0, true), &g);
+    double rounding = relative_l2(got, plain, g.total * g.vocabulary);
+    assert_true(rounding > 0 && rounding < 2e-3);
+    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) < 0.1);
+    free(got), free(plain);
+    golden_free(&g);
+}
+
 /* Latent attention has keys of its own in every layer. */
 static void latent_keys_of_others(void **state)
 {
@@ -776,6 +859,7 @@ int main(void)
                                        cmocka_unit_test(clipped_values),
                                        cmocka_unit_test(sigmoids_unsaid),
                                        cmocka_unit_test(latent_keys_of_others),
+                                       cmocka_unit_test(keys_and_values_joined),
                                        cmocka_unit_test(exaone_as_published),
                                        cmocka_unit_test(scaled_without_windows),
                                        cmocka_unit_test(stretched_base),

@@ -421,6 +421,52 @@ static hearth_status divide_keys(binder *b, model_layer *l)
     return HEARTH_OK;
 }
 
+/* Makes key_up of the rows of each head that made its keys: turned around, in float16 where they are blocks, whose rows would begin
+ * elsewhere. */
+static hearth_status turn_keys(binder *b, model_layer *l)
+{
+    const attention_shape *a = &l->attention;
+    const matrix *both = &l->key_value_up;
+    size_t n = a->unrotated, c = a->compressed, length = n + a->value_length;
+    number_format format = number_is_block(both->format) ? FORMAT_F16 : both->format;
+    l->key_up = (matrix){both->data, format, a->head_count * a->compressed, a->unrotated, 0};
+    if (!number_row_bytes(format, n, &l->key_up.row_bytes) || !b->copies)
+        return HEARTH_OK;
+    char *to = arena_new_array(&b->model->memory, l->key_up.rows, l->key_up.row_bytes);
+    float *row = mem_new_array(c + n * c, sizeof *row);
+    if (!to || !row) {
+        mem_free(row);
+        return fail_memory(b->error, "keys", l->key_up.rows * l->key_up.row_bytes);
+    }
+    float *turned = row + c;
+    l->key_up.data = to;
+    for (size_t h = 0; h < a->head_count; h++) {
+        for (size_t i = 0; i < n; i++) {
+            number_formats[both->format].decode(matrix_row(both, h * length + i), row, c);
+            for (size_t k = 0; k < c; k++)
+                turned[k * n + i] = row[k];
+        }
+        for (size_t k = 0; k < c; k++, to += l->key_up.row_bytes)
+            number_formats[format].encode(turned + k * n, NULL, to, n);
+    }
+    mem_free(row);
+    return HEARTH_OK;
+}
+
+/* Sets the matrices of latent attention's heads where a file has them in one. */
+static hearth_status divide_heads(binder *b, model_layer *l, uint32_t layer)
+{
+    const attention_shape *a = &l->attention;
+    if (a->compressed == 0 || (l->key_up.data && l->value_up.data))
+        return HEARTH_OK;
+    if (!l->key_value_up.data)
+        return fail(b->error, HEARTH_FORMAT, "%s: tensor blk.%u.attn_%s_b.weight: is missing", b->source->path, layer,
+                    l->key_up.data ? "v" : "k");
+    const rows_of_keys values = {a->head_count, a->unrotated + a->value_length, a->unrotated, a->value_length};
+    TRY(gather_rows(b, &l->key_value_up, &values, 1, &l->value_up));
+    return turn_keys(b, l);
+}
+
 /* Where queries and keys are normed after the rotation, multiplies the weights of both: a query's are then those of its products with
  * keys. */
 static hearth_status join_turned_norms(binder *b, model_layer *l)
@@ -536,6 +582,7 @@ hearth_status bind_tensors(binder *b)
             TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
         divide_joined(&m->layers[layer]);
         TRY(divide_keys(b, &m->layers[layer]));
+        TRY(divide_heads(b, &m->layers[layer], layer));
         TRY(join_turned_norms(b, &m->layers[layer]));
         TRY(check_recurrent(b, &m->layers[layer], layer));
         TRY(check_neurons(b, &m->layers[layer], layer));

@@ -119,6 +119,7 @@ typedef enum dimension {
     DIMENSION_COMPRESSED,           /* C                                                              */
     DIMENSION_UNROTATED,            /* n                                                              */
     DIMENSION_VALUE,                /* V                                                              */
+    DIMENSION_KEY_VALUE_UP,         /* H * (n + V)                                                    */
     DIMENSION_KV_HEADS,
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
     DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */

@@ -714,6 +714,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_COMPRESSED_KEY] = a->head_length,
         [DIMENSION_COMPRESSED] = a->compressed,
         [DIMENSION_UNROTATED] = a->unrotated,
+        [DIMENSION_KEY_VALUE_UP] = (uint64_t)a->head_count * (a->unrotated + (uint64_t)a->value_length),
         [DIMENSION_VALUE] = a->value_length,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_GATES] = gate_width(a),

@@ -39,7 +39,7 @@ static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, ui
 }
 
 /* Reads the sizes of latent attention. Files that were made before llama.cpp split the matrix of keys and values have neither
- * of the keys that end in _mla. */
+ * of the keys that end in _mla, but these sizes under the names of other attention, and a key for each head. */
 static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a)
 {
     static const char length_key[] = "attention.key_length_mla", value_key[] = "attention.value_length_mla";
@@ -50,10 +50,13 @@ static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a
     TRY(hyper_size(r, length_key, &length, &found));
     TRY(hyper_size(r, value_key, &a->value_length, &has_values));
     TRY(hyper_size(r, "rope.dimension_count", &rotated, NULL));
-    if (!found || !has_values)
-        return hyper_fail(
-            r, HEARTH_UNSUPPORTED, length_key,
-            "is missing: the file was made by a converter from before April 2025, and must be made again");
+    if (!found && !has_values) {
+        length = a->head_length;
+        TRY(hyper_size(r, "attention.value_length", &a->value_length, NULL));
+        a->kv_head_count = a->kv_head_count == a->head_count ? 1 : a->kv_head_count;
+    } else if (!found || !has_values) {
+        return hyper_fail(r, HEARTH_FORMAT, found ? value_key : length_key, "is missing");
+    }
     if (a->compressed == 0 || a->compressed > HEAD_LIMIT || a->query_rank > HEAD_LIMIT || a->value_length == 0 ||
         a->value_length > HEAD_LIMIT || length > HEAD_LIMIT)
         return hyper_fail(

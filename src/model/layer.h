@@ -239,6 +239,8 @@ typedef struct model_layer {
     matrix query_in;                    /* [query_rank][d]                                */
     norm_weights query_in_norm;         /* [query_rank]                                   */
     norm_weights compressed_norm;       /* [C]                                            */
+    matrix key_value_up;                /* [H * (n + V)][C]  of each head the rows that made its keys, then those of its
+                                           values: where a file has both in one, of which the next two are made     */
     matrix key_up;                      /* [H * C][n]  of each head its C rows            */
     matrix value_up;                    /* [H * V][C]                                     */
     const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
