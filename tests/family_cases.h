@@ -80,6 +80,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "lfm2-moe",
                                            "step3p5",
                                            "mellum",
+                                           "plm",
                                            "llama-fp8",
                                            "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)

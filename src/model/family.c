@@ -154,6 +154,10 @@ const family families[] = {
     /* GLM-4.7-Flash */
     {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
+    /* PLM: latent attention, and a network without a gate */
+    {.name = "plm", .model_type = "plm", .architecture = "PLMForCausalLM",
+     .latent_attention = true, .default_epsilon = 1e-6f, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU2,
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, plm_layer)},
     {.name = "ernie4_5-moe", .model_type = "ernie4_5_moe", .architecture = "Ernie4_5_MoeForCausalLM",
      .rope_base = 500000, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .folder_tied = true,
      .activation = FFN_SILU, .required = {{"use_bias", false, false}}, TENSORS(llama_tensors, ernie4_5_layer)},

@@ -93,6 +93,13 @@ def lfm2(architecture, model_type, **settings):
     return out
 
 
+def plm(**settings):
+    """PLM, which transformers does not know: what DeepSeek V3 computes, but for networks without gates (make_plm)."""
+    return case("PLMForCausalLM", "plm", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=16,
+                qk_nope_head_dim=32, v_head_dim=32, tie_word_embeddings=True, rope_theta=100000.0,
+                attention_bias=False, mlp_bias=False, hidden_act="relu2", **settings)
+
+
 def step(**settings):
     """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
     text = case(None, "step3p5", num_hidden_layers=5, head_dim=24, num_attention_groups=2, sliding_window=16,
@@ -251,6 +258,7 @@ CASES = {
                      "vision_config": dict(patch_size=2, pos_emb_height=4, pos_emb_width=4, num_attention_heads=2, num_hidden_layers=1,
                                            hidden_size=16, intermediate_size=16)},
     "step3p5": step(),
+    "plm": plm(),
     "mellum": case("MellumForCausalLM", "mellum", head_dim=20, num_hidden_layers=4, sliding_window=16, num_experts=6,
                    num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["sparse"] * 4, rope_parameters={
@@ -315,8 +323,9 @@ def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     if "block_configs" in CASES[name]:
         return make_puzzle(name, seed)
-    if CASES[name]["model_type"] == "bailing_moe":
-        return make_bailing(name, seed)
+    own = {"bailing_moe": make_bailing, "plm": make_plm}.get(CASES[name]["model_type"])
+    if own:
+        return own(name, seed)
     stored = CASES[name].get("quantization_config", {}).get("quant_method")
     settings = copy.deepcopy(CASES[name])  # of which transformers takes parts away
     settings.pop("quantization_config", None)
@@ -441,6 +450,30 @@ def make_bailing(name, seed):
     model, random = drawn(AutoModelForCausalLM.from_config(config), config, name, seed)
     model.save_pretrained = lambda folder, **_: save_bailing(model, folder)
     return model, random
+
+
+def make_plm(name, seed):
+    """A DeepSeek V3 without experts, whose networks have no gates."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    class Plain(torch.nn.Module):
+        def __init__(self, width, neurons):
+            super().__init__()
+            self.up_proj = torch.nn.Linear(width, neurons, bias=False)
+            self.down_proj = torch.nn.Linear(neurons, width, bias=False)
+
+        def forward(self, x):
+            return self.down_proj(torch.nn.functional.relu(self.up_proj(x)) ** 2)
+
+    settings = {k: v for k, v in CASES[name].items() if k not in ("rope_theta", "hidden_act")}
+    settings.update(model_type="deepseek_v3", first_k_dense_replace=settings["num_hidden_layers"],
+                    rope_parameters={"rope_type": "default", "rope_theta": CASES[name]["rope_theta"]})
+    config = AutoConfig.for_model(**settings)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config)
+    for layer in model.model.layers:
+        layer.mlp = Plain(config.hidden_size, config.intermediate_size).to(layer.input_layernorm.weight.dtype)
+    return drawn(model, config, name, seed)
 
 
 def save_bailing(model, folder):
