@@ -191,7 +191,7 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
     for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
         if ((r->flags & needs[i].flag) && !strchr(sets, needs[i].letter))
             return false;
-    if ((r->flags & TENSOR_HEADS) || r->rows == DIMENSION_KEY_VALUE_UP)
+    if ((r->flags & TENSOR_HEADS) || (r->rows == DIMENSION_KEY_VALUE_UP && (r->flags & TENSOR_OPTIONAL)))
         return has_letter(sets, 'j') == (r->rows == DIMENSION_KEY_VALUE_UP);
     bool named = r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS);
     return !(r->flags & TENSOR_OPTIONAL) || named || strchr(sets, 'o');

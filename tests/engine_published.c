@@ -527,7 +527,7 @@ static void step_alone(void **state)
         json_t *list = json_object_get(config, lists[i]);
         json_array_append(list, json_array_get(list, 1));
     }
-    json_object_set_new(config, "moe_layers_enum", json_pack("[i, i, i, i]", 2, 3, 4, 5));
+    json_object_set_new(config, "moe_layers_enum", json_pack("[i, i, i, i, i]", 2, 3, 4, 5, 6));
     json_decref(whole);
     expect_same("step3p5", config, leave_pictures);
 }
@@ -538,7 +538,7 @@ static void step_as_saved(void **state)
     (void)state;
     static const char saved[] =
         "{'n_routed_experts': 6, 'num_experts_per_tok': 2, 'num_key_value_heads': 2, 'num_sliding_attention_heads': 6,"
-        " 'query_pre_attn_scalar': 24, 'mlp_layer_types': ['dense', 'dense', 'sparse', 'sparse', 'sparse'],"
+        " 'query_pre_attn_scalar': 24, 'mlp_layer_types': ['dense', 'dense', 'sparse', 'sparse', 'sparse', 'sparse'],"
         " 'rope_parameters': {'full_attention': {'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 2.0,"
         " 'low_freq_factor': 1.0, 'high_freq_factor': 32.0, 'original_max_position_embeddings': 64,"
         " 'partial_rotary_factor': 0.5}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 10000.0,"
@@ -679,9 +679,9 @@ static void floats_of_8_bits(void **state)
 static void step_with_drafts(void **state)
 {
     (void)state;
-    static const uint32_t heads[] = {4, 6, 6, 6, 4, 6}, kv_heads[] = {2, 2, 2, 2, 2, 2};
-    static const float limits[] = {0, 0, 0, 0.5f, 0.5f, 0}, shared[] = {0, 0.25f, 0, 0, 0.75f, 0};
-    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1};
+    static const uint32_t heads[] = {4, 6, 6, 6, 4, 6, 6}, kv_heads[] = {2, 2, 2, 2, 2, 2, 2};
+    static const float limits[] = {0, 0, 0, 0.5f, 0.5f, 0.5f, 0}, shared[] = {0, 0.25f, 0.5f, 0, 0.75f, 0.5f, 0};
+    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1, 1};
     static const struct {
         const char *key;
         value_type type;
@@ -696,17 +696,17 @@ static void step_with_drafts(void **state)
     checkpoint *c;
     hearth_model *m;
     stack_check(gguf_open(&c, golden_path(path, sizeof path, "step3p5", "model.gguf"), &error), &error);
-    stack_check(checkpoint_set_u32(c, "step35.block_count", 6, &error), &error);
+    stack_check(checkpoint_set_u32(c, "step35.block_count", 7, &error), &error);
     stack_check(checkpoint_set_u32(c, "step35.nextn_predict_layers", 1, &error), &error);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        stack_check(checkpoint_set_numbers(c, arrays[i].key, arrays[i].type, arrays[i].items, 6, &error), &error);
+        stack_check(checkpoint_set_numbers(c, arrays[i].key, arrays[i].type, arrays[i].items, 7, &error), &error);
     const stored_tensor *norm = checkpoint_find_tensor(c, "blk.1.attn_norm.weight");
     assert_non_null(norm);
     stored_tensor draft = *norm;
-    draft.name = "blk.5.nextn.enorm.weight";
+    draft.name = "blk.6.nextn.enorm.weight";
     stack_check(checkpoint_add_tensor(c, &draft, &error), &error);
     stack_check(model_bind(&m, c, NULL, &error), &error);
-    assert_int_equal(m->hyper.layer_count, 5);
+    assert_int_equal(m->hyper.layer_count, 6);
     expect_golden(m, "step3p5");
 }
 

@@ -87,7 +87,10 @@ static const struct {
     {"step3p5", "step35." EXPERT_LIMITS_KEY, 'f', -1, HEARTH_FORMAT, EXPERT_LIMITS_KEY ": has no limit of 0 or more"},
     {"step3p5", "step35." SHARED_LIMITS_KEY, 'f', INFINITY, HEARTH_FORMAT, SHARED_LIMITS_KEY ": has no limit of 0"},
     {"step3p5", "step35." SHARED_LIMITS_KEY, 'b', 1, HEARTH_FORMAT, "is not an array of one number per layer"},
-    {"step3p5", "step35.rope.dimension_count", 'u', 22, HEARTH_FORMAT, "rope_freqs.weight: is 12, expected 11"},
+    {"step3p5", "step35.rope.dimension_count", 'u', 20, HEARTH_FORMAT, "rope_freqs.weight: is 12, expected 10"},
+    {"step3p5", "step35.rope.dimension_count", 'u', 22, HEARTH_FORMAT, "rope.dimension_count: is not a multiple of 4"},
+    {"step3p5", "step35.hidden_activation", 'r', 0, HEARTH_UNSUPPORTED,
+     EXPERT_LIMITS_KEY ": limits another activation"},
     {"step3p5", "step35.rope.dimension_count", 'u', 26, HEARTH_FORMAT, "rope.dimension_count: is not an even number"},
     {"opt", "opt.hidden_activation", 's', 0, HEARTH_UNSUPPORTED, "hidden_activation: limits a gate, which this"},
     {"muse-glimmer", "muse-glimmer." POST_EPSILON_KEY, 'f', -1, HEARTH_FORMAT, "is -1, expected a positive number"},
@@ -153,8 +156,8 @@ static hearth_status set_key(checkpoint *c, const char *key, char type, double v
         return checkpoint_set_u32(c, key, (uint32_t)value, error);
     if (type == 'f')
         return checkpoint_set_f32(c, key, (float)value, error);
-    if (type == 's')
-        return checkpoint_set_string(c, key, span_of("silu_limited"), error);
+    if (type == 's' || type == 'r')
+        return checkpoint_set_string(c, key, span_of(type == 's' ? "silu_limited" : "relu"), error);
     return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
 }
 

@@ -67,11 +67,12 @@ static json_t *json_layer(const model_layer *l, const layer_words *w)
     const ffn_shape *f = &l->ffn;
     json_t *words = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "attention", w->attention, "recurrent", w->recurrent,
                               "norms", w->norms, "wiring", w->wiring, "experts", w->experts, "network", w->network);
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:o}", "head_count",
-                     (int)a->head_count, "kv_head_count", (int)a->kv_head_count, "head_length", (int)a->head_length,
-                     "rotated_pairs", a->rotary ? (int)a->rotary->pairs : 0, "window", (int)a->window, "chunked",
-                     (int)a->chunked, "wiring", wirings[l->wiring], "gating", gatings[f->gating], "activation",
-                     ffn_activations[f->activation].name, "threshold", json_number((double)f->threshold),
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o}",
+                     "head_count", (int)a->head_count, "kv_head_count", (int)a->kv_head_count, "head_length",
+                     (int)a->head_length, "rotated_pairs", a->rotary ? (int)a->rotary->pairs : 0, "window",
+                     (int)a->window, "chunked", (int)a->chunked, "wiring", wirings[l->wiring], "gating",
+                     gatings[f->gating], "activation", ffn_activations[f->activation].name, "threshold",
+                     json_number((double)f->threshold), "shared_threshold", json_number((double)f->shared_threshold),
                      "neuron_count", (int)f->neuron_count, "expert_count", (int)f->router.expert_count, "experts_used",
                      (int)f->router.used, "expert_neurons", (int)f->expert_neurons, "shared_neurons",
                      (int)f->shared_neurons, "words", words);

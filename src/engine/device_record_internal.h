@@ -130,8 +130,8 @@ void record_join_laurel(const recorder *r);
  * streams. */
 void record_finish(const recorder *r, uint32_t layer);
 
-/* Neurons of a layer that are computed together: all of the device; or, where experts read other vectors than the shared one
- * (device_apart), those of the chosen experts, and those of the shared one. */
+/* Neurons of a layer that are computed together: all of the device; or, where the shared expert is computed apart (device_apart),
+ * those of the chosen experts, and those of the shared one. */
 typedef struct portion {
     const device_matrix *gate, *up, *down_t, *fc2;
     /* In place of down_t, of experts as stored: that of the chosen ones, whose places are the first `places` of `ranges`; and that of

@@ -145,7 +145,7 @@ static hearth_status upload_down(loader *l, device_layer *to, const model_layer 
                : HEARTH_OK;
 }
 
-/* Uploads the rows of the device's neurons in a layer whose experts read other vectors than the shared one. */
+/* Uploads the rows of the device's neurons in a layer whose shared expert is computed apart. */
 static hearth_status upload_apart(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
                                   const neuron_rows *rows)
 {

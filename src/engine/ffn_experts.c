@@ -239,7 +239,7 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, 
     job.fc1_input += job.fc1.data ? first * d : 0;
     job.fc2 = matrix_rows(&job.fc2, routed, job.l->ffn.shared_neurons);
     job.coarse = (coarse_copy){0};
-    if (ffn_limits(job.l->ffn.activation))
+    if (job.activation->limits)
         job.activation_threshold = job.l->ffn.shared_threshold;
     job.predicts = job.fc2.data != NULL;
     job.recall = job.predicts ? job.recall : NULL;

@@ -24,7 +24,8 @@ typedef struct ffn_job {
     const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */
     float threshold;       /* of the selector */
     recall_layer *recall;  /* what its predictor finds and misses is counted, and holds its recall; NULL: not */
-    /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. */
+    /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. Of an
+     * activation that limits values the limit. */
     float activation_threshold;
     matrix fc1, fc2;        /* of a low-rank predictor, or the model's own mask; no data: none */
     const float *fc1_input; /* [count][d] */

@@ -66,14 +66,9 @@ void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float 
  * become zero, others are multiplied by up. NaN passes, as no comparison with it holds. */
 static void prune(const ffn_job *job, const float *gate, const float *up, size_t n, float *h)
 {
-    float threshold = job->threshold, limit = job->activation_threshold;
-    bool limits = job->activation->kernel == ACTIVATION_SILU_LIMITED && limit > 0;
-    for (size_t i = 0; i < n; i++) {
-        float factor = up ? up[i] : 1;
-        if (limits)
-            factor = factor > limit ? limit : factor < -limit ? -limit : factor;
-        h[i] = fabsf(gate[i]) <= threshold ? 0 : gate[i] * factor;
-    }
+    float threshold = job->threshold, limit = job->activation->limits ? job->activation_threshold : 0;
+    for (size_t i = 0; i < n; i++)
+        h[i] = fabsf(gate[i]) <= threshold ? 0 : up ? gate[i] * kernel_limited(up[i], limit) : gate[i];
 }
 
 /* Computes the activations h of n neurons of one token; h is gate or up. */
@@ -331,11 +326,12 @@ static void join_lists(const ffn_job *job, ffn_part *v, float *values)
 static void zero_unpredicted(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
+    float zero = job->activation->limits ? 0 : job->activation_threshold;
     for (size_t t = 0; t < job->count; t++) {
         const float *score = b->score + t * job->neuron_count;
         float *first = b->gate + t * job->neuron_count + v->begin;
         for (size_t i = 0; i < v->count; i++)
-            first[i] = score[neuron_at(v, i)] < job->passes ? job->activation_threshold : first[i];
+            first[i] = score[neuron_at(v, i)] < job->passes ? zero : first[i];
     }
 }
 

@@ -126,6 +126,12 @@ typedef enum kernel_activation {
     ACTIVATION_COUNT
 } kernel_activation;
 
+/* Returns x, at most `limit` and at least -limit; limit 0: x as it is. NaN stays NaN. */
+static inline float kernel_limited(float x, float limit)
+{
+    return limit > 0 && x > limit ? limit : limit > 0 && x < -limit ? -limit : x;
+}
+
 /* Which values of a head are rotated as a pair. */
 typedef enum rope_pairing { ROPE_NEIGHBOURS, ROPE_HALVES, ROPE_COUNT } rope_pairing;
 

@@ -105,11 +105,10 @@ static void swiglu_clamped_scalar(const float *gate, const float *up, float thre
 
 static void silu_limited_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
 {
-    float limit = threshold > 0 ? threshold : INFINITY;
     for (size_t i = 0; i < n; i++) {
-        float a = gate[i] / (1 + expf(-gate[i])), u = up ? up[i] : 1;
-        a = a > limit ? limit : a;
-        h[i] = up ? a * (u > limit ? limit : u < -limit ? -limit : u) : a;
+        float a = gate[i] / (1 + expf(-gate[i]));
+        a = threshold > 0 && a > threshold ? threshold : a;
+        h[i] = up ? a * kernel_limited(up[i], threshold) : a;
     }
 }
 

@@ -189,30 +189,20 @@ static void leave_fired(const survey *s, size_t t)
             first[i] = h[i] = 0;
 }
 
-/* Activates n neurons of a token by a threshold: the first values, and the second of networks in which both are activated, which
- * other activations may limit. */
-static void activate(const survey *s, float threshold, size_t n, float *first, float *second)
-{
-    const ffn_shape *shape = &s->layer->ffn;
-    kernel_activation kind = ffn_activations[shape->activation].kernel;
-    s->runtime->kernels.activate[kind](first, NULL, threshold, n, first);
-    if (shape->gating == FFN_GATED_BOTH)
-        s->runtime->kernels.activate[kind](second, NULL, threshold, n, second);
-    for (size_t i = 0; shape->activation == FFN_SILU_LIMITED && threshold > 0 && i < n; i++)
-        second[i] = second[i] > threshold ? threshold : second[i] < -threshold ? -threshold : second[i];
-}
-
 /* Items are tokens. */
 static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const survey *s = context;
     const ffn_shape *shape = &s->layer->ffn;
-    size_t routed = ffn_routed(shape);
+    kernel_activation kind = ffn_activations[shape->activation].kernel;
     for (size_t t = begin; t < end; t++) {
         float *first = s->first + t * s->f, *h = s->h + t * s->f;
-        activate(s, shape->threshold, routed, first, h);
-        activate(s, shape->shared_threshold, s->f - routed, first + routed, h + routed);
+        s->runtime->kernels.activate[kind](first, NULL, shape->threshold, s->f, first);
+        if (shape->gating == FFN_GATED_BOTH)
+            s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
+        for (size_t i = 0; kind == ACTIVATION_SILU_LIMITED && i < s->f; i++)
+            h[i] = kernel_limited(h[i], shape->threshold);
         for (size_t i = 0; i < s->f; i++)
             h[i] = shape->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
         if (shape->router.expert_count > 0)

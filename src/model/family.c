@@ -10,16 +10,16 @@
 
 // clang-format off
 const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
-    /*                     name                 other names                 kernel                     both   threshold */
-    [FFN_SILU]           = {"silu",              {"swish"},                  ACTIVATION_SILU,           false, false},
-    [FFN_RELU]           = {"relu",              {NULL},                     ACTIVATION_RELU,           false, false},
-    [FFN_FATRELU]        = {"fatrelu",           {NULL},                     ACTIVATION_RELU,           false, true},
-    [FFN_DRELU]          = {"drelu",             {NULL},                     ACTIVATION_RELU,           true,  false},
-    [FFN_RELU2]          = {"relu2",             {NULL},                     ACTIVATION_RELU2,          false, false},
-    [FFN_GELU]           = {"gelu",              {NULL},                     ACTIVATION_GELU,           false, false},
-    [FFN_GELU_TANH]      = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,      false, false},
-    [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true},
-    [FFN_SILU_LIMITED]   = {"silu_limited",      {NULL},                     ACTIVATION_SILU_LIMITED,   false, true},
+    /*                     name                 other names                 kernel                     both   threshold limits */
+    [FFN_SILU]           = {"silu",              {"swish"},                  ACTIVATION_SILU,           false, false, false},
+    [FFN_RELU]           = {"relu",              {NULL},                     ACTIVATION_RELU,           false, false, false},
+    [FFN_FATRELU]        = {"fatrelu",           {NULL},                     ACTIVATION_RELU,           false, true,  false},
+    [FFN_DRELU]          = {"drelu",             {NULL},                     ACTIVATION_RELU,           true,  false, false},
+    [FFN_RELU2]          = {"relu2",             {NULL},                     ACTIVATION_RELU2,          false, false, false},
+    [FFN_GELU]           = {"gelu",              {NULL},                     ACTIVATION_GELU,           false, false, false},
+    [FFN_GELU_TANH]      = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,      false, false, false},
+    [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true,  true},
+    [FFN_SILU_LIMITED]   = {"silu_limited",      {NULL},                     ACTIVATION_SILU_LIMITED,   false, true,  true},
 };
 
 /* ------------------------------------------------------------------ families */
@@ -123,7 +123,7 @@ const family families[] = {
     /* Step 3.5 Flash, and the text's part of 3.7 */
     {.name = "step35", .model_type = "step3p5", .architecture = "Step3p5ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true, .windows_listed = true, .window_base = 10000, .plain_windows = true, .half_turns = true,
-     .without_window = {.period = 4, .first = true}, .gated_attention = true, .own_settings = true, .scoring = ROUTER_SIGMOID,
+     .without_window = {.period = 4, .first = true}, .gated_attention = true, .own_settings = true, .silu_limits = true, .scoring = ROUTER_SIGMOID,
      .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
      .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"use_head_wise_attn_gate", true, true}, {"use_moe_router_bias", true, true},
                   {"zero_centered", true, true}, {"norm_expert_weight", true, true}},
@@ -156,7 +156,7 @@ const family families[] = {
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
     /* PLM: latent attention, and a network without a gate */
     {.name = "plm", .model_type = "plm", .architecture = "PLMForCausalLM",
-     .latent_attention = true, .default_epsilon = 1e-6f, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU2,
+     .latent_attention = true, .joined_heads = true, .default_epsilon = 1e-6f, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU2,
      .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, plm_layer)},
     {.name = "ernie4_5-moe", .model_type = "ernie4_5_moe", .architecture = "Ernie4_5_MoeForCausalLM",
      .rope_base = 500000, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .folder_tied = true,

@@ -18,6 +18,7 @@ typedef struct ffn_activation_row {
     kernel_activation kernel;
     bool of_both;                   /* gate and up: implies FFN_GATED_BOTH                 */
     bool has_threshold;             /* reads hidden_activation_param / hidden_act_param    */
+    bool limits;                    /* the threshold limits gate and up (kernel.h): a network has both */
 } ffn_activation_row;
 
 typedef enum ffn_activation {
@@ -33,11 +34,6 @@ extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 static inline bool ffn_has_zeros(ffn_activation a)
 {
     return ffn_activations[a].kernel == ACTIVATION_RELU || ffn_activations[a].kernel == ACTIVATION_RELU2;
-}
-/* Returns true where the activation limits gate and up (kernel.h), so that a network has both. */
-static inline bool ffn_limits(ffn_activation a)
-{
-    return a == FFN_SWIGLU_CLAMPED || a == FFN_SILU_LIMITED;
 }
 /* Returns the activation of that name; FFN_ACTIVATION_COUNT where there is none. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
@@ -262,6 +258,7 @@ typedef struct family {
                                        each (attention_shape.gate_length) */
     bool gate_softplus;             /* ... by attention_shape.gate_softplus                                  */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
+    bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
@@ -280,7 +277,8 @@ typedef struct family {
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
-    bool own_settings;              /* config.json has heads and limits in its own way (folder_read_step)    */
+    bool own_settings;              /* config.json has heads, bases and limits as Step 3.5 does (folder_read_step) */
+    bool silu_limits;               /* layers may limit SiLU and up (EXPERT_LIMITS_KEY)                      */
     bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */

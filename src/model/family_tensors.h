@@ -393,12 +393,12 @@ static const tensor_rule olmo2_layer[] = {
 /* DeepSeek V2, V3 and their kin: latent attention. */
 #define OF_HEADS(name, field, rows, columns)                                                                 \
     MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_HEADS | TENSOR_OPTIONAL)
+/* Both in one: of files from before April 2025, and of PLM. */
+#define JOINED_HEADS(folder, flags)                                                                          \
+    MATRIX(BLK "attn_kv_b.weight", folder, LAYER(key_value_up), DIMENSION_KEY_VALUE_UP, DIMENSION_COMPRESSED, flags)
 #define COMPRESSED_KEYS                                                                                      \
     MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, 0), \
     NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, 0), \
-    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED), OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED), \
-    /* files from before April 2025, and PLM's */                                                            \
-    MATRIX(BLK "attn_kv_b.weight", NULL, LAYER(key_value_up), DIMENSION_KEY_VALUE_UP, DIMENSION_COMPRESSED, TENSOR_OPTIONAL), \
     MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0)
 static const tensor_rule deepseek2_layer[] = {
     PRE_NORMS(0),
@@ -409,12 +409,14 @@ static const tensor_rule deepseek2_layer[] = {
     NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight),
             DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM),
     COMPRESSED_KEYS,
+    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED), OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED),
+    JOINED_HEADS(NULL, TENSOR_OPTIONAL),
     GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 static const tensor_rule plm_layer[] = {
     PRE_NORMS(0), MATRIX(BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
-    COMPRESSED_KEYS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    COMPRESSED_KEYS, JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 /* EXAONE 4: norms behind both blocks, of queries and keys in each head. */
 static const tensor_rule exaone4_layer[] = {

@@ -60,7 +60,8 @@ hearth_status folder_read_mixers(folder_reader *r);
 hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list);
 /* Reads the length of heads in layers without a window, where it differs from that in the others: then the layer has it. */
 hearth_status folder_read_global_heads(folder_reader *r);
-/* Returns whether a list has an item for each layer; it may have more for those that guess tokens ahead. */
+/* Returns whether a list has an item for each layer; it may have more for those that guess tokens ahead, which folders of Step 3.5
+ * may lack. */
 bool folder_lists_layers(const folder_reader *r, const json_t *list);
 /* Sets a key to a number per layer, or to one number where all are the same. */
 hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes);

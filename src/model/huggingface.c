@@ -221,11 +221,11 @@ static hearth_status read_halves(folder_reader *r)
     const json_t *full = json_object_get(rope, "full_attention"),
                  *windowed = json_object_get(rope, "sliding_attention");
     uint32_t length = r->layer.attention.head_length;
-    double shares[] = {0.5, 1};
-    bool found, halves = true;
-    if (list && !json_is_null(list) && !folder_lists_layers(r, list))
+    bool found, halves = true, listed = folder_lists_layers(r, list);
+    double shares[] = {listed ? 0.5 : 1, 1};
+    if (list && !json_is_null(list) && !listed)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one share per layer", r->name, key);
-    for (uint32_t i = 0; folder_lists_layers(r, list) && i < r->hyper.layer_count; i++)
+    for (uint32_t i = 0; listed && i < r->hyper.layer_count; i++)
         halves &= json_number_value(json_array_get(list, i)) == (folder_sees_all(r, i) ? 0.5 : 1);
     if (json_is_object(full))
         TRY(json_get_number(full, "partial_rotary_factor", &shares[0], &found, r->name, r->error));
@@ -359,6 +359,9 @@ static hearth_status read_window(folder_reader *r)
     TRY(json_get_uint(r->config, key, &window, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
     TRY(folder_check_layers(r, "sliding_window_layout", r->family->without_window));
+    if (window == 0 && r->family->windows_listed && !folder_all_see_all(r))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is missing, and layer_types has layers with a window", r->name,
+                    key);
     if (window == 0) /* where GGUF has a default of its own, that is to be said */
         return r->family->file_window > 0 ? folder_set_size(r, "attention.sliding_window", 0) : HEARTH_OK;
     TRY(folder_set_size(r, "attention.sliding_window", window));

@@ -29,6 +29,8 @@ hearth_status folder_read_latent(folder_reader *r)
     }
     if (rotated % 2 != 0)
         return fail(r->error, HEARTH_FORMAT, "%s: qk_rope_head_dim: is odd", r->name);
+    bool joined = r->family->joined_heads; /* then the sizes have the names that they have elsewhere */
+    uint32_t query = a->unrotated + rotated;
     a->kv_head_count = 1;
     a->head_length = a->compressed + rotated;
     r->hyper.rope_pairs = rotated / 2;
@@ -37,11 +39,11 @@ hearth_status folder_read_latent(folder_reader *r)
         uint32_t value;
     } keys[] = {{"attention.kv_lora_rank", a->compressed},
                 {"attention.q_lora_rank", a->query_rank},
-                {"attention.head_count_kv", 1},
-                {"attention.key_length", a->head_length},
-                {"attention.value_length", a->compressed},
-                {"attention.key_length_mla", a->unrotated + rotated},
-                {"attention.value_length_mla", a->value_length},
+                {"attention.head_count_kv", joined ? a->head_count : 1},
+                {"attention.key_length", joined ? query : a->head_length},
+                {"attention.value_length", joined ? a->value_length : a->compressed},
+                {"attention.key_length_mla", joined ? 0 : query},
+                {"attention.value_length_mla", joined ? 0 : a->value_length},
                 {"rope.dimension_count", rotated}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].value > 0)

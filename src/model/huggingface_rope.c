@@ -233,21 +233,37 @@ static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, con
     return folder_get_positive(r, windowed, where, "rope_theta", base, &found);
 }
 
-/* Reads the bases of layers with a window and of others from a list of one for each layer, and refuses one by which the former would
- * be scaled. found: rope_theta is such a list. */
-static hearth_status read_base_list(folder_reader *r, const json_t *scaling, double *windowed, bool *found)
+/* Refuses settings of Step 3.5 by which some layers would not rotate, or layers with a window would be scaled. */
+static hearth_status check_step_rotation(const folder_reader *r, const json_t *scaling)
 {
-    static const char key[] = "rope_theta", types_key[] = "yarn_only_types";
-    const json_t *list = json_object_get(r->config, key), *types = json_object_get(r->config, types_key);
+    static const char key[] = "yarn_only_types", rotating[] = "use_rope_layers";
+    const json_t *types = json_object_get(r->config, key), *each = json_object_get(r->config, rotating);
     const char *type = json_string_value(json_array_get(types, 0));
+    for (size_t i = 0; i < json_array_size(each); i++)
+        if (!json_is_true(json_array_get(each, i)))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %zu does not rotate, which is not supported",
+                        r->name, rotating, i);
+    bool alone = json_array_size(types) == 1 && type && strcmp(type, "full_attention") == 0;
+    return !scaling || alone || folder_all_see_all(r)
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not full_attention alone", r->name, key);
+}
+
+/* Reads the bases of layers with a window and of others as Step 3.5 has them: one for each layer, or for all. found: it has a list. */
+static hearth_status read_bases(folder_reader *r, const json_t *scaling, double *windowed, bool *found)
+{
+    static const char key[] = "rope_theta";
+    const json_t *list = json_object_get(r->config, key);
     *found = json_is_array(list);
-    if (!*found)
+    if (!r->family->own_settings)
         return HEARTH_OK;
+    TRY(check_step_rotation(r, scaling));
+    if (!*found) {
+        bool said;
+        return folder_get_positive(r, r->config, r->name, key, windowed, &said);
+    }
     if (!folder_lists_layers(r, list))
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
-    if (scaling && !folder_all_see_all(r) &&
-        (json_array_size(types) != 1 || !type || strcmp(type, "full_attention") != 0))
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not full_attention alone", r->name, types_key);
     double bases[2] = {0};
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
         double *of = &bases[!folder_sees_all(r, i)], base = json_number_value(json_array_get(list, i));
@@ -336,8 +352,10 @@ hearth_status folder_read_rope(folder_reader *r)
     if (r->family->window_base > 0) {
         double base = (double)r->family->window_base;
         TRY(folder_get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));
+        const json_t *all = scaling;
         TRY(find_by_layer(r, &scaling, where, &base));
-        TRY(read_base_list(r, scaling, &base, &listed));
+        if (scaling == all) /* not by the kinds of layers */
+            TRY(read_bases(r, scaling, &base, &listed));
         TRY(folder_set_number(r, "rope.freq_base_swa", base));
     }
     double windows = 0;

@@ -2,6 +2,7 @@
  * layers have experts. transformers saves some of it under other names, which are read as well. */
 #include "folder_reader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 bool folder_lists_layers(const folder_reader *r, const json_t *list)
 {
     size_t layers = r->hyper.layer_count, size = json_array_size(list);
-    return json_is_array(list) && (size == layers || size == layers + r->draft_layers);
+    bool longer = size > layers && (size == layers + r->draft_layers || r->family->own_settings);
+    return json_is_array(list) && (size == layers || longer);
 }
 
 /* Sets a key to one number for layers that see all positions and another for those with a window. */
@@ -60,11 +62,18 @@ static hearth_status read_limits(folder_reader *r, const char *name, const char 
     float *limits = mem_new_array(layers, sizeof *limits);
     if (!limits)
         return fail_memory(r->error, name, layers * sizeof *limits);
-    for (uint32_t i = 0; i < layers; i++)
-        limits[i] = (float)json_number_value(json_array_get(list, i));
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
+        const json_t *item = json_array_get(list, i);
+        double limit = json_number_value(item);
+        if (!(json_is_null(item) || json_is_number(item)) || limit < 0 || !isfinite((float)limit))
+            status = fail(r->error, HEARTH_FORMAT, "%s: %s: layer %u has no limit of 0 or more", r->name, name, i);
+        limits[i] = (float)limit;
+    }
     char full[KEY_SIZE];
     hyper_key(full, r->family, key);
-    hearth_status status = checkpoint_set_numbers(r->out, full, VALUE_F32, limits, layers, r->error);
+    if (status == HEARTH_OK)
+        status = checkpoint_set_numbers(r->out, full, VALUE_F32, limits, layers, r->error);
     mem_free(limits);
     return status;
 }

@@ -365,7 +365,7 @@ static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const 
                     name.size < 100 ? (int)name.size : 100, name.data, known);
     if (ffn_activations[f->activation].of_both)
         f->gating = FFN_GATED_BOTH;
-    if (ffn_limits(f->activation) && f->gating != FFN_GATED)
+    if (ffn_activations[f->activation].limits && f->gating != FFN_GATED)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "hidden_activation", "limits a gate, which this architecture has not");
     if (!ffn_activations[f->activation].has_threshold)
         return HEARTH_OK;
@@ -593,10 +593,14 @@ static hearth_status read_limits(const hyper_reader *r)
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
         float routed = 0, shared = 0;
-        if (f->activation != FFN_SILU || f->gating != FFN_GATED)
-            continue;
+        if (!r->family->silu_limits)
+            return HEARTH_OK;
         TRY(read_limit(r, EXPERT_LIMITS_KEY, i, &routed));
         TRY(read_limit(r, SHARED_LIMITS_KEY, i, &shared));
+        if (routed == 0 && shared == 0)
+            continue;
+        if (f->activation != FFN_SILU)
+            return hyper_fail(r, HEARTH_UNSUPPORTED, EXPERT_LIMITS_KEY, "limits another activation than silu");
         f->threshold = f->router.expert_count > 0 ? routed : shared;
         f->shared_threshold = f->shared_neurons > 0 ? shared : f->threshold;
         f->activation = f->threshold > 0 || f->shared_threshold > 0 ? FFN_SILU_LIMITED : FFN_SILU;

@@ -204,9 +204,12 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
     if (r->family->half_turns) {
-        TRY(read_pairs(r, "rope.dimension_count", true, 0, &h->window_rope_pairs));
+        static const char key[] = "rope.dimension_count";
+        TRY(read_pairs(r, key, true, 0, &h->window_rope_pairs));
+        if (h->window_rope_pairs == 0) /* no layer has a window */
+            h->window_rope_pairs = model_first_attention(r->model)->head_length / 2;
         h->rope_pairs = h->window_rope_pairs / 2;
-        return HEARTH_OK;
+        return h->window_rope_pairs % 2 == 0 ? HEARTH_OK : hyper_fail(r, HEARTH_FORMAT, key, "is not a multiple of 4");
     }
     TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
     if (h->rope_pairs == 0) /* no layer sees everything */

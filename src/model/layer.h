@@ -125,7 +125,7 @@ typedef struct ffn_shape {
     ffn_gating gating;
     ffn_activation activation;
     float threshold;                    /* FATReLU; 0 for ReLU; the limit of activations that have one, 0: none */
-    float shared_threshold;             /* the same of the shared expert: another one where limits differ */
+    float shared_threshold;             /* that of the shared expert: the same, unless it is another limit */
     bool cuts;                          /* before the activation every first value loses m + cut * s, of the mean m and the
                                            deviation s of those of all neurons; what is below that becomes zero */
     float cut;

@@ -164,16 +164,18 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, "; one shared of %u neurons%s", f->shared_neurons, l->shared_gate ? ", gated" : "");
 }
 
-/* "silu(gate) * up, each at most 7, of the shared expert 16". */
+/* "silu(gate) * up, each at most 7, in the shared expert at most 16". */
 static void describe_limits(char *out, size_t size, const ffn_shape *f)
 {
     say(out, size, "silu(gate) * up");
     if (f->threshold > 0)
         say(out, size, ", each at most %g", (double)f->threshold);
-    if (f->shared_threshold != f->threshold && f->shared_threshold > 0)
-        say(out, size, ", of the shared expert at most %g", (double)f->shared_threshold);
-    else if (f->shared_threshold != f->threshold)
-        say(out, size, ", but of the shared expert");
+    if (f->shared_threshold == f->threshold)
+        return;
+    if (f->shared_threshold > 0)
+        say(out, size, ", in the shared expert at most %g", (double)f->shared_threshold);
+    else
+        say(out, size, ", except in the shared expert");
 }
 
 static void describe_network(char *out, size_t size, const model_layer *l)

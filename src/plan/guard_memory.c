@@ -55,6 +55,7 @@ static void add_model(hash128 *h, const hearth_model *model)
         for (size_t k = 0; k < sizeof shape / sizeof *shape; k++)
             hash_number(h, shape[k]);
         hash_bytes(h, &l->ffn.threshold, sizeof l->ffn.threshold);
+        hash_bytes(h, &l->ffn.shared_threshold, sizeof l->ffn.shared_threshold);
         const matrix *mixer[MIXER_MATRICES];
         layer_mixer_matrices(l, mixer);
         for (size_t m = 0; m < MIXER_MATRICES; m++)

@@ -17,7 +17,7 @@
 
 /* What makes layers alike. */
 typedef struct layer_traits {
-    uint64_t values[24];
+    uint64_t values[25];
 } layer_traits;
 
 typedef struct describer {
@@ -233,6 +233,7 @@ static uint32_t kind_of(describer *d, uint32_t layer)
                               e->selector,
                               matrix_bytes(&e->predictor.fc1),
                               lacks(l, e) != NULL,
+                              device_apart(l),
                               matrix_bytes(&l->per_layer_gate)}};
     d->traits[layer] = is;
     uint32_t first = 0;

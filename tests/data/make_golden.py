@@ -102,17 +102,17 @@ def plm(**settings):
 
 def step(**settings):
     """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
-    text = case(None, "step3p5", num_hidden_layers=5, head_dim=24, num_attention_groups=2, sliding_window=16,
-                layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"],
+    text = case(None, "step3p5", num_hidden_layers=6, head_dim=24, num_attention_groups=2, sliding_window=16,
+                layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                 attention_other_setting={"attention_type": "sliding_attention", "num_attention_heads": 6, "num_attention_groups": 2,
                                          "head_dim": 24},
-                rope_theta=[500000.0] + [10000.0] * 3 + [500000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 1.0, 0.5],
+                rope_theta=[500000.0] + [10000.0] * 3 + [500000.0, 10000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 1.0, 0.5, 1.0],
                 rope_scaling={"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 32.0,
                               "original_max_position_embeddings": 64},
-                yarn_only_types=["full_attention"], use_head_wise_attn_gate=True, moe_layers_enum="2,3,4", moe_num_experts=6,
+                yarn_only_types=["full_attention"], use_head_wise_attn_gate=True, moe_layers_enum="2,3,4,5", moe_num_experts=6,
                 moe_top_k=2, moe_intermediate_size=32, share_expert_dim=64, moe_router_scaling_factor=3.0,
                 moe_router_activation="sigmoid", use_moe_router_bias=True, norm_expert_weight=True, need_fp32_gate=True,
-                swiglu_limits=[0.0, 0.0, 0.0, 0.5, 0.5], swiglu_limits_shared=[0.0, 0.25, 0.0, 0.0, 0.75], zero_centered=True,
+                swiglu_limits=[0.0, 0.0, 0.0, 0.5, 0.5, 0.5], swiglu_limits_shared=[0.0, 0.25, 0.5, 0.0, 0.75, 0.5], zero_centered=True,
                 rms_norm_eps=1e-5, **settings)
     del text["num_key_value_heads"]
     return {"architectures": ["Step3p7ForConditionalGeneration"], "model_type": "step3p7", "tie_word_embeddings": False,

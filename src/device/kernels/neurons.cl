@@ -170,8 +170,8 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             if (gating == GATING_BOTH)
                 other = activated(other, kind, activation_threshold);
-            bool is_zero =
-                (kind == KIND_RELU && !(value > activation_threshold)) || (kind == KIND_RELU2 && !(value > 0.0f));
+            bool is_zero = (kind == KIND_RELU && !(value > activation_threshold)) ||
+                           (kind == KIND_RELU2 && !(value > 0.0f));
             result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
         first[i] = result;
@@ -204,8 +204,8 @@ KERNEL(activate, P_ACTIVATE)
         size_t row = (size_t)t * n;
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
-            activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end, kind,
-                          gating, activation_threshold);
+            activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
+                          kind, gating, activation_threshold);
         else
             activate_kind(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating,
                           activation_threshold);
