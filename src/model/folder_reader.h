@@ -67,6 +67,9 @@ bool folder_lists_layers(const folder_reader *r, const json_t *list);
 hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes);
 /* In huggingface_step.c. Reads what a config says in its own way (family.own_settings): heads and limits. */
 hearth_status folder_read_step(folder_reader *r);
+/* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
+ * which alone has a key. */
+hearth_status folder_read_halves(folder_reader *r);
 /* Reads a list of the layers that have experts, which must be the last: how many come before. found: there is one. */
 hearth_status folder_read_layers_with_experts(const folder_reader *r, uint32_t *dense, bool *found);
 /* Returns whether a layer sees all positions: by layer_types, whose form huggingface.c checks, else by the family's pattern. */

@@ -213,30 +213,6 @@ static hearth_status read_shares_by_layer(folder_reader *r, const json_t *rope, 
                              r->name, key, own);
 }
 
-/* Reads the shares where layers that see all positions turn half of what the others do, which alone has a key. */
-static hearth_status read_halves(folder_reader *r)
-{
-    static const char key[] = "partial_rotary_factors";
-    const json_t *list = json_object_get(r->config, key), *rope = json_object_get(r->config, "rope_parameters");
-    const json_t *full = json_object_get(rope, "full_attention"),
-                 *windowed = json_object_get(rope, "sliding_attention");
-    uint32_t length = r->layer.attention.head_length;
-    bool found, halves = true, listed = folder_lists_layers(r, list);
-    double shares[] = {listed ? 0.5 : 1, 1};
-    if (list && !json_is_null(list) && !listed)
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one share per layer", r->name, key);
-    for (uint32_t i = 0; listed && i < r->hyper.layer_count; i++)
-        halves &= json_number_value(json_array_get(list, i)) == (folder_sees_all(r, i) ? 0.5 : 1);
-    if (json_is_object(full))
-        TRY(json_get_number(full, "partial_rotary_factor", &shares[0], &found, r->name, r->error));
-    if (json_is_object(windowed))
-        TRY(json_get_number(windowed, "partial_rotary_factor", &shares[1], &found, r->name, r->error));
-    if (!halves || shares[0] != 0.5 || shares[1] != 1 || length % 4 != 0)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: are not 0.5, and 1 in layers with a window", r->name, key);
-    r->hyper.rope_pairs = length / 4;
-    return folder_set_size(r, "rope.dimension_count", length);
-}
-
 /* Reads which share of a head is rotated. */
 static hearth_status read_rotated_share(folder_reader *r)
 {
@@ -246,7 +222,7 @@ static hearth_status read_rotated_share(folder_reader *r)
     if (r->family->unrotated)
         return HEARTH_OK;
     if (r->family->half_turns)
-        return read_halves(r);
+        return folder_read_halves(r);
     const json_t *rope = json_object_get(r->config, "rope_parameters");
     if (r->family->plain_windows && r->family->rotated_share > 0)
         TRY(read_shares_by_layer(r, rope, &share));
