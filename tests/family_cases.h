@@ -81,6 +81,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "step3p5",
                                            "mellum",
                                            "plm",
+                                           "exaone",
                                            "llama-fp8",
                                            "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)

@@ -237,6 +237,10 @@ const family families[] = {
      TENSORS(llama_tensors, seed_oss_layer)},
     {.name = "glm4", .model_type = "glm4", .architecture = "Glm4ForCausalLM",
      .rotated_share = 0.5f, .default_epsilon = 1.5625e-7f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
+    /* EXAONE 3.0 and 3.5, Deep */
+    {.name = "exaone", .model_type = "exaone", .architecture = "ExaoneForCausalLM",
+     .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 500000, .activation = FFN_SILU,
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(exaone_tensors, exaone_layer)},
     {.name = "exaone4", .model_type = "exaone4", .architecture = "Exaone4ForCausalLM",
      .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, exaone4_layer)},

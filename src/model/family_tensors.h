@@ -668,6 +668,22 @@ static const tensor_rule gpt2_layer[] = {
     /* The causal mask, which early versions of transformers stored. */
     VECTOR(BLK "attn_mask", H "attn.bias", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
 };
+/* EXAONE 3: a llama under GPT-2's names. */
+static const tensor_rule exaone_tensors[] = {
+    TOKENS("transformer.wte.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
+};
+static const tensor_rule exaone_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", H "ln_1", attention_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "ffn_norm",  H "ln_2", ffn_norm,       D, 0),
+    MATRIX(BLK "attn_q.weight",      H "attn.attention.q_proj.weight",   LAYER(q), Q, D, 0),
+    MATRIX(BLK "attn_k.weight",      H "attn.attention.k_proj.weight",   LAYER(k), K, D, 0),
+    MATRIX(BLK "attn_v.weight",      H "attn.attention.v_proj.weight",   LAYER(v), K, D, 0),
+    MATRIX(BLK "attn_output.weight", H "attn.attention.out_proj.weight", LAYER(attention_output), D, Q, 0),
+    MATRIX(BLK "ffn_gate.weight",    H "mlp.c_fc_0.weight", LAYER(gate), F, D, 0),
+    MATRIX(BLK "ffn_up.weight",      H "mlp.c_fc_1.weight", LAYER(up),   F, D, 0),
+    DOWN(H "mlp.c_proj.weight", 0),
+};
 #define DECODER "model.decoder.layers.%u."
 static const tensor_rule opt_layer[] = {
     PRE_NORM_PAIRS(DECODER "self_attn_layer_norm", DECODER "final_layer_norm", 0),

@@ -23,7 +23,7 @@
 // clang-format off
 const size_setting size_settings[] = {
     /* key in GGUF               in config.json                                 field                           limit     file   folder */
-    {"block_count",             {"num_hidden_layers", "n_layer"},               MODEL(layer_count),             1u << 12, true,  true},
+    {"block_count",             {"num_hidden_layers", "n_layer", "num_layers"}, MODEL(layer_count),             1u << 12, true,  true},
     {"context_length",          {"max_position_embeddings", "n_positions"},     MODEL(context_length),          1u << 30, true,  true},
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},

@@ -93,6 +93,16 @@ def lfm2(architecture, model_type, **settings):
     return out
 
 
+def exaone(**settings):
+    """EXAONE 3 under the names of its own config."""
+    out = case("ExaoneForCausalLM", "exaone", num_layers=3, layer_norm_epsilon=1e-5, activation_function="silu", rope_theta=500000.0,
+               rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                             "original_max_position_embeddings": 32}, **settings)
+    for name in ("num_hidden_layers", "rms_norm_eps", "hidden_act"):
+        del out[name]
+    return out
+
+
 def plm(**settings):
     """PLM, which transformers does not know: what DeepSeek V3 computes, but for networks without gates (make_plm)."""
     return case("PLMForCausalLM", "plm", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=16,
@@ -259,6 +269,7 @@ CASES = {
                                            hidden_size=16, intermediate_size=16)},
     "step3p5": step(),
     "plm": plm(),
+    "exaone": exaone(),
     "mellum": case("MellumForCausalLM", "mellum", head_dim=20, num_hidden_layers=4, sliding_window=16, num_experts=6,
                    num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["sparse"] * 4, rope_parameters={
@@ -552,7 +563,10 @@ def convert(llama_cpp, folder, path):
     config = conversion.ModelBase.load_hparams(Path(folder), False)
     with open(os.path.join(folder, "config.json")) as file:
         published = json.load(file)
-    own = published.get("text_config", {}).get("model_type") == "step3p5"  # of which transformers renames what the converter reads
+    # of which transformers renames what the converter reads
+    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone")
+    if "layer_norm_epsilon" in published:
+        published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
     kind.no_mtp = True
     with torch.inference_mode():
