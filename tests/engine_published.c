@@ -566,6 +566,26 @@ static void step_as_saved(void **state)
     expect_refused("step3p5", config, "use_head_wise_attn_gate: false is not supported");
 }
 
+/* Cohere 2 with experts has norms of either kind, as the epsilon says; what its shared expert gives is not added otherwise. */
+static void cohere_with_experts(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of("cohere2-moe");
+    json_object_set_new(config, "rms_norm_eps", json_null());
+    json_object_set_new(config, "layer_norm_eps", json_real(0.25));
+    stack_check(open_as(&m, "cohere2-moe", config, NULL, &error), &error);
+    assert_true(m->hyper.norm == NORM_LAYER && m->hyper.norm_epsilon == 0.25f);
+    hearth_model_close(m);
+    json_incref(config);
+    json_object_set_new(config, "shared_expert_combination_strategy", json_string("sum"));
+    expect_refused("cohere2-moe", config, "shared_expert_combination_strategy: sum is not supported");
+    json_object_del(config, "shared_expert_combination_strategy");
+    json_object_del(config, "layer_types");
+    expect_refused("cohere2-moe", config, "layer_types: is missing");
+}
+
 /* Multiplies with 16 what the blocks of a BF16 model add: exactly, by the exponents of the last matrices. */
 static bool strengthen_blocks(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -877,6 +897,7 @@ int main(void)
                                        cmocka_unit_test(step_alone),
                                        cmocka_unit_test(step_as_saved),
                                        cmocka_unit_test(step_with_drafts),
+                                       cmocka_unit_test(cohere_with_experts),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);

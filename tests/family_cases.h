@@ -82,6 +82,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "mellum",
                                            "plm",
                                            "exaone",
+                                           "cohere2-moe",
                                            "llama-fp8",
                                            "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)

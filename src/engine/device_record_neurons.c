@@ -28,7 +28,8 @@ static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_
 void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
-    const router_shape *router = &r->model->layers[layer].ffn.router;
+    const ffn_shape *f = &r->model->layers[layer].ffn;
+    const router_shape *router = &f->router;
     const device_vectors *v = r->v;
     uint32_t experts = router->expert_count;
     if (l->router_norm.weight) { /* what attention added is in the residual stream by now */
@@ -43,7 +44,7 @@ void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
            BUFFER(l->expert_scales), BUFFER(l->shared_gate.w ? v->shared_gate : NULL), BUFFER(v->shares), UINT(experts),
            UINT(router->used), UINT(router->group_count), UINT(router->group_used),
            UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->input_scale),
-           FLOAT(router->scale), FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
+           FLOAT(router->scale), FLOAT(f->shared_neurons > 0 ? router->shared_scale : 0));
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
            BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_BEYOND), UINT(0),
            FLOAT(0)); /* an expert's scale may be below zero; NaN is chosen, too, and seen in the result */

@@ -391,6 +391,15 @@ static void gate_shared(const hearth_session *s, uint32_t layer, size_t first, s
     }
 }
 
+/* Multiplies n results of the expert that every token uses with its share. */
+static void scale_shared(const hearth_session *s, const model_layer *l, size_t n, float *results)
+{
+    float share = l->ffn.router.shared_scale;
+    forward_scale(share, n, results);
+    if (s->observer.see) /* then there is one row */
+        forward_scale(share, l->ffn.shared_neurons, s->scratch.seen + ffn_routed(&l->ffn));
+}
+
 /* Adds the expert that every token uses, for `count` rows from row `first` on. */
 static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t count)
 {
@@ -405,8 +414,9 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
     if (apart)
         return;
     forward_norm(s, &job.l->shared_post_norm, d, count, job.output, job.output);
-    if (s->engine->model->layers[layer].shared_gate)
+    if (job.l->shared_gate)
         gate_shared(s, layer, first, count, job.output);
+    scale_shared(s, job.l, count * d, job.output);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }
 

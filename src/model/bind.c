@@ -94,7 +94,8 @@ static hearth_status find_rotaries(binder *b)
     bool windows_alone = m->family->windows_rotate && has_windows(m);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
-        bool turns = !in_pattern(m->family->without_rotary, i) && (a->window > 0 || !windows_alone);
+        bool dense = m->family->dense_rotate && m->layers[i].ffn.router.expert_count == 0;
+        bool turns = !in_pattern(m->family->without_rotary, i) && (a->window > 0 || !windows_alone || dense);
         if (m->layers[i].mixer == MIXER_ATTENTION && turns)
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
         if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)

@@ -225,6 +225,7 @@ typedef struct family {
     const char *architecture;       /* config.json's architectures[0]                            */
 
     norm_kind norm;
+    bool norm_by_key;               /* ... but NORM_RMS where there is the epsilon of that                       */
     const char *epsilon;            /* config.json's name of the norms' epsilon; NULL: rms_norm_eps          */
     float default_epsilon;          /* where config.json lacks it; 0: it must be there                       */
     float post_epsilon;             /* of norms of what blocks add; 0: that of the others                    */
@@ -233,7 +234,8 @@ typedef struct family {
     rope_pairing pairing;
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
-    bool windows_rotate;            /* where some layers have a window, only those rotate                    */
+    bool windows_rotate;            /* where some layers have a window, only those rotate ...                */
+    bool dense_rotate;              /* ... and those without experts                                         */
     float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
     float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
@@ -272,6 +274,7 @@ typedef struct family {
     bool input_shares;              /* shares multiply what experts read (router_shape.weighs_input)         */
     bool one_shared;                /* where a GGUF file lacks expert_shared_count there is one              */
     bool dense_unsaid;              /* where no key says how many layers come before those with experts, routers tell */
+    bool shared_average;            /* of the experts' sum and what the shared one gives the mean is taken       */
     bool dense_beside;              /* layers with experts have the network of the others beside them        */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */

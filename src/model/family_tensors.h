@@ -429,6 +429,10 @@ static const tensor_rule seed_oss_layer[] = {POST_ATTENTION_NORMS(0), ATTENTION_
 static const tensor_rule cohere_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm", ffn_norm, D, 0), ATTENTION_SAME, GATED_FFN,
 };
+static const tensor_rule cohere2_moe_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm", ffn_norm, D, 0), ATTENTION_SAME, GATED_FFN,
+    ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
 static const tensor_rule starcoder2_layer[] = {
     PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
     ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),

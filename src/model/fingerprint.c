@@ -80,6 +80,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->post_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
+    if (l->ffn.router.expert_count > 0 && l->ffn.router.shared_scale != 1)
+        add_floats(h, &l->ffn.router.shared_scale, 1);
     if (l->ffn.shared_threshold != l->ffn.threshold)
         add_floats(h, &l->ffn.shared_threshold, 1);
     if (l->output_scale)

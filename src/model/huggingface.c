@@ -418,7 +418,8 @@ static bool ends_early(const json_t *config, uint32_t layers)
 /* Reads how scores are made. */
 static hearth_status read_scoring(const folder_reader *r, bool *softmax)
 {
-    static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation"};
+    static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation",
+                                       "expert_selection_fn"};
     const char *key = keys[0], *name = NULL;
     bool found;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -563,6 +564,25 @@ static hearth_status read_llama4(folder_reader *r)
     return folder_set_number(r, "attention.temperature_scale", tunes ? growth : 0);
 }
 
+/* Refuses a Cohere 2 with experts whose first layers have windows of their own, or whose shared expert is added otherwise. */
+static hearth_status check_average(const folder_reader *r)
+{
+    uint32_t period = 1;
+    const char *strategy = "average";
+    bool found;
+    if (!r->family->shared_average)
+        return HEARTH_OK;
+    TRY(json_get_uint(r->config, "prefix_dense_sliding_window_pattern", &period, &found, r->name, r->error));
+    TRY(json_get_string(r->config, "shared_expert_combination_strategy", &strategy, &found, r->name, r->error));
+    if (period != 1 || !json_is_array(json_object_get(r->config, "layer_types")))
+        return fail(r->error, HEARTH_UNSUPPORTED,
+                    "%s: layer_types: is missing, or prefix_dense_sliding_window_pattern: is not 1", r->name);
+    return strcmp(strategy, "average") == 0
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_UNSUPPORTED, "%s: shared_expert_combination_strategy: %.64s is not supported",
+                      r->name, strategy);
+}
+
 /* Reads the experts and how they are chosen, under the names of several families. */
 static hearth_status read_experts(folder_reader *r)
 {
@@ -637,6 +657,7 @@ static hearth_status read_experts(folder_reader *r)
     }
     TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
     TRY(read_scoring(r, &softmax));
+    TRY(check_average(r));
     TRY(check_grouping(r));
     TRY(folder_set_size(r, "expert_gating_func", softmax ? 1 : 2));
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
@@ -648,13 +669,13 @@ static hearth_status read_experts(folder_reader *r)
 /* Reads the epsilon of the norms. */
 static hearth_status read_epsilon(folder_reader *r)
 {
+    static const char rms_name[] = "rms_norm_eps";
     const family *f = r->family;
     double epsilon = (double)f->default_epsilon;
-    bool found;
-    TRY(folder_get_positive(r, r->config, r->name, f->epsilon ? f->epsilon : "rms_norm_eps", &epsilon,
-                            f->default_epsilon > 0 ? &found : NULL));
-    TRY(folder_set_number(r, f->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
-                          epsilon));
+    bool found, rms = f->norm == NORM_RMS || (f->norm_by_key && json_is_number(json_object_get(r->config, rms_name)));
+    const char *name = f->epsilon && !(rms && f->norm_by_key) ? f->epsilon : rms_name;
+    TRY(folder_get_positive(r, r->config, r->name, name, &epsilon, f->default_epsilon > 0 ? &found : NULL));
+    TRY(folder_set_number(r, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", epsilon));
     double post = (double)f->post_epsilon;
     if (f->post_epsilon == 0)
         return HEARTH_OK;

@@ -28,7 +28,7 @@ const size_setting size_settings[] = {
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
     {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size",
-                                 "intermediate_size_mlp", "block_ff_dim"},
+                                 "intermediate_size_mlp", "block_ff_dim", "prefix_dense_intermediate_size"},
                                                                                 LAYER(ffn.neuron_count),        NEURON_LIMIT, true,  true},
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"},
@@ -317,10 +317,13 @@ static hearth_status read_positions(const hyper_reader *r)
 static hearth_status read_epsilon(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
-    bool found, rms = r->family->norm == NORM_RMS;
-    const char *name = rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    static const char *const names[] = {
+        [NORM_RMS] = "attention.layer_norm_rms_epsilon", [NORM_LAYER] = "attention.layer_norm_epsilon"};
     char key[KEY_SIZE];
-    hyper_key(key, r->family, name);
+    hyper_key(key, r->family, names[NORM_RMS]);
+    h->norm = r->family->norm_by_key && checkpoint_find(r->source, key) ? NORM_RMS : r->family->norm;
+    bool found, rms = h->norm == NORM_RMS;
+    hyper_key(key, r->family, names[h->norm]);
     TRY(checkpoint_get_f32(r->source, key, &h->norm_epsilon, r->source->powerinfer && !rms ? &found : NULL, r->error));
     if (!isfinite(h->norm_epsilon) || h->norm_epsilon < 0 || (rms && h->norm_epsilon == 0))
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: is %g, expected a positive number", r->source->path, key,
@@ -423,6 +426,7 @@ static hearth_status read_router(const hyper_reader *r, uint32_t layer, router_s
                           .early = r->family->router_early,
                           .weighs_input = r->family->input_shares,
                           .input_scale = 1,
+                          .shared_scale = 1,
                           .scale = 1};
     TRY(hyper_size(r, "expert_count", &out->expert_count, NULL));
     TRY(hyper_layer_size(r, "expert_used_count", layer, &out->used, NULL));
@@ -507,6 +511,10 @@ static hearth_status read_experts(const hyper_reader *r)
             return hyper_fail(r, HEARTH_FORMAT,
                               shared_neurons ? "expert_shared_feed_forward_length" : "expert_shared_count",
                               "makes more than 2^24 neurons");
+        if (r->family->shared_average && unrouted > 0) {
+            f->router.scale /= 2;
+            f->router.shared_scale = 0.5f;
+        }
         f->shared_neurons = (uint32_t)unrouted;
         f->neuron_count = (uint32_t)(routed + unrouted);
     }
@@ -676,7 +684,6 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     TRY(hyper_read_rotation(&r));
     TRY(read_scales(&r));
     TRY(hyper_read_growth(&r));
-    model->hyper.norm = f->norm;
     TRY(read_positions(&r));
     TRY(read_epsilon(&r));
     return read_predictor(&r);

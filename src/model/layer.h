@@ -110,6 +110,7 @@ typedef struct router_shape {
                                            a norm of its own, the residual stream normed by that */
     bool weighs_input;                  /* an expert's share multiplies what it reads, in place of what it gives  */
     float input_scale;                  /* of the router's products, 1                            */
+    float shared_scale;                 /* of what the shared expert gives, 1                     */
     float scale;
 } router_shape;
 

@@ -162,6 +162,8 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, "; beside a network of %u neurons", f->shared_neurons);
     else if (f->shared_neurons > 0)
         say(out, size, "; one shared of %u neurons%s", f->shared_neurons, l->shared_gate ? ", gated" : "");
+    if (f->shared_neurons > 0 && r->shared_scale != 1)
+        say(out, size, ", times %g", (double)r->shared_scale);
 }
 
 /* "silu(gate) * up, each at most 7, in the shared expert at most 16". */

@@ -270,6 +270,12 @@ CASES = {
     "step3p5": step(),
     "plm": plm(),
     "exaone": exaone(),
+    "cohere2-moe": case("Cohere2MoeForCausalLM", "cohere2_moe", num_hidden_layers=6, head_dim=20, intermediate_size=32,
+                        prefix_dense_intermediate_size=96, first_k_dense_replace=1, num_experts=6, num_experts_per_tok=2,
+                        num_shared_experts=1, expert_selection_fn="sigmoid", norm_topk_prob=True, logit_scale=0.25,
+                        sliding_window=16, rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=50000.0,
+                        shared_expert_combination_strategy="average",
+                        layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]),
     "mellum": case("MellumForCausalLM", "mellum", head_dim=20, num_hidden_layers=4, sliding_window=16, num_experts=6,
                    num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["sparse"] * 4, rope_parameters={
