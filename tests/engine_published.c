@@ -578,12 +578,60 @@ static void cohere_with_experts(void **state)
     stack_check(open_as(&m, "cohere2-moe", config, NULL, &error), &error);
     assert_true(m->hyper.norm == NORM_LAYER && m->hyper.norm_epsilon == 0.25f);
     hearth_model_close(m);
+    json_object_set_new(config, "expert_selection_fn", json_string("softmax"));
+    json_object_set_new(config, "norm_topk_prob", json_false());
+    json_incref(config);
+    expect_refused("cohere2-moe", config, "norm_topk_prob: false is not supported with a softmax");
+    json_object_set_new(config, "norm_topk_prob", json_true());
     json_incref(config);
     json_object_set_new(config, "shared_expert_combination_strategy", json_string("sum"));
     expect_refused("cohere2-moe", config, "shared_expert_combination_strategy: sum is not supported");
     json_object_del(config, "shared_expert_combination_strategy");
     json_object_del(config, "layer_types");
     expect_refused("cohere2-moe", config, "layer_types: is missing");
+}
+
+/* EXAONE 3 as transformers 5 saves it. */
+static void exaone_as_saved(void **state)
+{
+    (void)state;
+    json_t *config = config_of("exaone");
+    json_object_set(config, "rms_norm_eps", json_object_get(config, "layer_norm_epsilon"));
+    json_object_set(config, "num_hidden_layers", json_object_get(config, "num_layers"));
+    json_object_del(config, "layer_norm_epsilon");
+    json_object_del(config, "num_layers");
+    json_incref(config);
+    expect_same("exaone", config, NULL);
+    hearth_model *m;
+    hearth_error error;
+    json_object_set_new(config, "rms_norm_eps", json_real(0.5));
+    stack_check(open_as(&m, "exaone", config, NULL, &error), &error);
+    assert_true(m->hyper.norm_epsilon == 0.5f);
+    hearth_model_close(m);
+    json_decref(config);
+}
+
+/* Which layers of a file of Cohere's have windows need not be said; arrays may leave out what guesses ahead. */
+static void cohere_files(void **state)
+{
+    (void)state;
+    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1};
+    for (int said = 0; said < 2; said++) {
+        char path[600];
+        hearth_error error;
+        checkpoint *c;
+        hearth_model *m;
+        static const char key[] = "cohere2moe.attention.sliding_window_pattern";
+        stack_check(gguf_open(&c, golden_path(path, sizeof path, "cohere2-moe", "model.gguf"), &error), &error);
+        stack_check(checkpoint_remove_key(c, key, &error), &error);
+        if (said) {
+            stack_check(checkpoint_set_numbers(c, key, VALUE_BOOL, windows, 6, &error), &error);
+            stack_check(checkpoint_set_u32(c, "cohere2moe.block_count", 7, &error), &error);
+            stack_check(checkpoint_set_u32(c, "cohere2moe.nextn_predict_layers", 1, &error), &error);
+        }
+        stack_check(model_bind(&m, c, NULL, &error), &error);
+        expect_golden(m, "cohere2-moe");
+    }
 }
 
 /* Multiplies with 16 what the blocks of a BF16 model add: exactly, by the exponents of the last matrices. */
@@ -898,6 +946,8 @@ int main(void)
                                        cmocka_unit_test(step_as_saved),
                                        cmocka_unit_test(step_with_drafts),
                                        cmocka_unit_test(cohere_with_experts),
+                                       cmocka_unit_test(cohere_files),
+                                       cmocka_unit_test(exaone_as_saved),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);

@@ -83,6 +83,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "plm",
                                            "exaone",
                                            "cohere2-moe",
+                                           "cohere2-moe-layer",
                                            "llama-fp8",
                                            "deepseek3-fp8"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)

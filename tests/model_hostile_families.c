@@ -92,6 +92,7 @@ static const struct {
     {"step3p5", "step35.hidden_activation", 'r', 0, HEARTH_UNSUPPORTED,
      EXPERT_LIMITS_KEY ": limits another activation"},
     {"step3p5", "step35.rope.dimension_count", 'u', 26, HEARTH_FORMAT, "rope.dimension_count: is not an even number"},
+    {"plm", "plm.attention.q_lora_rank", 'u', 8, HEARTH_UNSUPPORTED, "q_lora_rank: is not supported of this architecture"},
     {"opt", "opt.hidden_activation", 's', 0, HEARTH_UNSUPPORTED, "hidden_activation: limits a gate, which this"},
     {"muse-glimmer", "muse-glimmer." POST_EPSILON_KEY, 'f', -1, HEARTH_FORMAT, "is -1, expected a positive number"},
     {"gemma2", "gemma2.attn_logit_softcapping", 'f', -5, HEARTH_FORMAT, "attn_logit_softcapping: is -5"},

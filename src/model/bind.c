@@ -91,7 +91,7 @@ static hearth_status find_rotaries(binder *b)
     TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
     if (windowed.base > 0 && has_windows(m))
         TRY(add_rotary(b, &windowed, NULL, NULL));
-    bool windows_alone = m->family->windows_rotate && has_windows(m);
+    bool windows_alone = m->family->windows_rotate && (has_windows(m) || m->family->dense_rotate);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
         bool dense = m->family->dense_rotate && m->layers[i].ffn.router.expert_count == 0;

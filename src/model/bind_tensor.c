@@ -460,8 +460,8 @@ static hearth_status divide_heads(binder *b, model_layer *l, uint32_t layer)
     if (a->compressed == 0 || (l->key_up.data && l->value_up.data))
         return HEARTH_OK;
     if (!l->key_value_up.data)
-        return fail(b->error, HEARTH_FORMAT, "%s: tensor blk.%u.attn_%s_b.weight: is missing", b->source->path, layer,
-                    l->key_up.data ? "v" : "k");
+        return fail(b->error, HEARTH_FORMAT, "%s: layer %u: tensor attn_kv_b.weight, or attn_%s_b.weight: is missing",
+                    b->source->path, layer, l->key_up.data ? "v" : "k");
     const rows_of_keys values = {a->head_count, a->unrotated + a->value_length, a->unrotated, a->value_length};
     TRY(gather_rows(b, &l->key_value_up, &values, 1, &l->value_up));
     return turn_keys(b, l);

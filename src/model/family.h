@@ -235,7 +235,7 @@ typedef struct family {
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
     bool windows_rotate;            /* where some layers have a window, only those rotate ...                */
-    bool dense_rotate;              /* ... and those without experts                                         */
+    bool dense_rotate;              /* only layers with a window, and those without experts, rotate in any case */
     float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
     float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */

@@ -145,6 +145,8 @@ static void add_hyper(hash128 *h, const hearth_model *m)
     const float factors[] = {y->embedding_scale, y->residual_scale, y->logit_scale, y->logit_softcap,
                              m->layers[0].attention.softcap};
     hash_text(h, m->family->name);
+    if (m->family->norm_by_key)
+        hash_number(h, y->norm);
     add_shape(h, y, &m->layers[0]);
     for (uint32_t i = 1; i < y->layer_count; i++)
         if (!same_shape(&m->layers[i], &m->layers[i - 1])) {

@@ -564,8 +564,9 @@ static hearth_status read_llama4(folder_reader *r)
     return folder_set_number(r, "attention.temperature_scale", tunes ? growth : 0);
 }
 
-/* Refuses a Cohere 2 with experts whose first layers have windows of their own, or whose shared expert is added otherwise. */
-static hearth_status check_average(const folder_reader *r)
+/* Refuses a Cohere 2 with experts whose first layers have windows of their own, or whose shared expert is added otherwise. Its
+ * scores are a softmax unless it says something else, and then always divided by their sum. */
+static hearth_status check_average(const folder_reader *r, bool *softmax)
 {
     uint32_t period = 1;
     const char *strategy = "average";
@@ -577,6 +578,9 @@ static hearth_status check_average(const folder_reader *r)
     if (period != 1 || !json_is_array(json_object_get(r->config, "layer_types")))
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: layer_types: is missing, or prefix_dense_sliding_window_pattern: is not 1", r->name);
+    *softmax |= !json_is_string(json_object_get(r->config, "expert_selection_fn"));
+    if (*softmax && json_is_false(json_object_get(r->config, "norm_topk_prob")))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: norm_topk_prob: false is not supported with a softmax", r->name);
     return strcmp(strategy, "average") == 0
                ? HEARTH_OK
                : fail(r->error, HEARTH_UNSUPPORTED, "%s: shared_expert_combination_strategy: %.64s is not supported",
@@ -657,7 +661,7 @@ static hearth_status read_experts(folder_reader *r)
     }
     TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
     TRY(read_scoring(r, &softmax));
-    TRY(check_average(r));
+    TRY(check_average(r, &softmax));
     TRY(check_grouping(r));
     TRY(folder_set_size(r, "expert_gating_func", softmax ? 1 : 2));
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
@@ -673,7 +677,8 @@ static hearth_status read_epsilon(folder_reader *r)
     const family *f = r->family;
     double epsilon = (double)f->default_epsilon;
     bool found, rms = f->norm == NORM_RMS || (f->norm_by_key && json_is_number(json_object_get(r->config, rms_name)));
-    const char *name = f->epsilon && !(rms && f->norm_by_key) ? f->epsilon : rms_name;
+    bool own = f->epsilon && json_object_get(r->config, f->epsilon) && !(rms && f->norm_by_key);
+    const char *name = own || (f->epsilon && !rms) ? f->epsilon : rms_name; /* transformers may save the commoner one */
     TRY(folder_get_positive(r, r->config, r->name, name, &epsilon, f->default_epsilon > 0 ? &found : NULL));
     TRY(folder_set_number(r, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", epsilon));
     double post = (double)f->post_epsilon;

@@ -47,6 +47,8 @@ static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a
     bool found, has_values;
     TRY(hyper_size(r, "attention.kv_lora_rank", &a->compressed, NULL));
     TRY(hyper_size(r, "attention.q_lora_rank", &a->query_rank, &found));
+    if (a->query_rank > 0 && r->family->joined_heads) /* no rule has the two matrices */
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.q_lora_rank", "is not supported of this architecture");
     TRY(hyper_size(r, length_key, &length, &found));
     TRY(hyper_size(r, value_key, &a->value_length, &has_values));
     TRY(hyper_size(r, "rope.dimension_count", &rotated, NULL));

@@ -103,6 +103,13 @@ def exaone(**settings):
     return out
 
 
+def cohere2_moe(dense, layers, **settings):
+    return case("Cohere2MoeForCausalLM", "cohere2_moe", num_hidden_layers=len(layers), layer_types=layers, head_dim=20,
+                intermediate_size=32, prefix_dense_intermediate_size=96, first_k_dense_replace=dense, num_experts=6,
+                num_experts_per_tok=2, expert_selection_fn="sigmoid", norm_topk_prob=True, logit_scale=0.25, sliding_window=16,
+                tie_word_embeddings=True, rope_theta=50000.0, **settings)
+
+
 def plm(**settings):
     """PLM, which transformers does not know: what DeepSeek V3 computes, but for networks without gates (make_plm)."""
     return case("PLMForCausalLM", "plm", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=16,
@@ -270,12 +277,10 @@ CASES = {
     "step3p5": step(),
     "plm": plm(),
     "exaone": exaone(),
-    "cohere2-moe": case("Cohere2MoeForCausalLM", "cohere2_moe", num_hidden_layers=6, head_dim=20, intermediate_size=32,
-                        prefix_dense_intermediate_size=96, first_k_dense_replace=1, num_experts=6, num_experts_per_tok=2,
-                        num_shared_experts=1, expert_selection_fn="sigmoid", norm_topk_prob=True, logit_scale=0.25,
-                        sliding_window=16, rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=50000.0,
-                        shared_expert_combination_strategy="average",
-                        layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]),
+    "cohere2-moe": cohere2_moe(1, ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
+                               num_shared_experts=1, rms_norm_eps=1e-5, shared_expert_combination_strategy="average"),
+    "cohere2-moe-layer": cohere2_moe(2, ["full_attention"] * 2 + ["sliding_attention"] * 2 + ["full_attention"], rms_norm_eps=None,
+                                     layer_norm_eps=1e-5),
     "mellum": case("MellumForCausalLM", "mellum", head_dim=20, num_hidden_layers=4, sliding_window=16, num_experts=6,
                    num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["sparse"] * 4, rope_parameters={
