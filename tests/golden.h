@@ -167,4 +167,13 @@ static inline void golden_expect(hearth_model *model, const golden *of)
     free(got);
 }
 
+/* Compares a model, which is closed, with a golden of this name. */
+static inline void golden_expect_of(hearth_model *model, const char *name)
+{
+    golden g;
+    golden_load(&g, name);
+    golden_expect(model, &g);
+    golden_free(&g);
+}
+
 #endif

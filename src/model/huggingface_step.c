@@ -119,6 +119,7 @@ hearth_status folder_read_layers_with_experts(const folder_reader *r, uint32_t *
     uint64_t next = layers;
     size_t count = json_array_size(value);
     *found = text || json_is_array(value);
+    *dense = *found ? layers : *dense; /* an empty list: no layer has */
     for (size_t i = 0; text ? *text : i < count; i++) {
         char *end = NULL;
         json_int_t layer = text ? strtoll(text, &end, 10) : json_integer_value(json_array_get(value, i));

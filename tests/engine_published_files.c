@@ -1,0 +1,212 @@
+/* engine_published_files.c - GGUF files as they were published, where they differ from what llama.cpp's converter makes today:
+ * goldens, changed to that form, must give the same logits or be refused by name (engine_published.c: folders). */
+#include "../src/engine/engine.h"
+#include "../src/file/gguf.h"
+#include "../src/model/hyper.h"
+
+#include "golden.h"
+
+/* Files of Step 3.5 have what guesses tokens ahead as one more layer, which all arrays count. */
+static void step_with_drafts(void **state)
+{
+    (void)state;
+    static const uint32_t heads[] = {4, 6, 6, 6, 4, 6, 6}, kv_heads[] = {2, 2, 2, 2, 2, 2, 2};
+    static const float limits[] = {0, 0, 0, 0.5f, 0.5f, 0.5f, 0}, shared[] = {0, 0.25f, 0.5f, 0, 0.75f, 0.5f, 0};
+    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1, 1};
+    static const struct {
+        const char *key;
+        value_type type;
+        const void *items;
+    } arrays[] = {{"step35.attention.head_count", VALUE_U32, heads},
+                  {"step35.attention.head_count_kv", VALUE_U32, kv_heads},
+                  {"step35.attention.sliding_window_pattern", VALUE_BOOL, windows},
+                  {"step35.swiglu_clamp_exp", VALUE_F32, limits},
+                  {"step35.swiglu_clamp_shexp", VALUE_F32, shared}};
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "step3p5", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_u32(c, "step35.block_count", 7, &error), &error);
+    stack_check(checkpoint_set_u32(c, "step35.nextn_predict_layers", 1, &error), &error);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        stack_check(checkpoint_set_numbers(c, arrays[i].key, arrays[i].type, arrays[i].items, 7, &error), &error);
+    const stored_tensor *norm = checkpoint_find_tensor(c, "blk.1.attn_norm.weight");
+    assert_non_null(norm);
+    stored_tensor draft = *norm;
+    draft.name = "blk.6.nextn.enorm.weight";
+    stack_check(checkpoint_add_tensor(c, &draft, &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    assert_int_equal(m->hyper.layer_count, 6);
+    golden_expect_of(m, "step3p5");
+}
+
+/* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
+static void sigmoids_unsaid(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "glm4-moe-lite", "model.gguf"), &error), &error);
+    assert_non_null(checkpoint_find(c, "deepseek2.expert_gating_func"));
+    stack_check(checkpoint_remove_key(c, "deepseek2.expert_gating_func", &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    golden_expect_of(m, "glm4-moe-lite");
+}
+
+/* Joins what makes keys and values of each head, as files from before April 2025 have it. */
+static void join_heads(checkpoint *c, stored_tensor *keys, const stored_tensor *values, number_format format)
+{
+    char name[64];
+    hearth_error error;
+    size_t n = keys->shape[0], width = keys->shape[1], heads = keys->shape[2], v = values->shape[1], row_bytes;
+    stored_tensor both = {.name = name, .format = format, .rank = 2, .shape = {width, heads * (n + v), 1, 1}};
+    assert_true(keys->format == FORMAT_F32 && values->format == FORMAT_F32);
+    assert_true(number_row_bytes(format, width, &row_bytes));
+    snprintf(name, sizeof name, "%.*sattn_kv_b.weight", (int)(strstr(keys->name, "attn_k_b") - keys->name), keys->name);
+    both.size_bytes = heads * (n + v) * row_bytes;
+    char *to = arena_new(&c->memory, both.size_bytes);
+    float *row = arena_new(&c->memory, width * sizeof *row);
+    both.data = to;
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = 0; i < n + v; i++, to += row_bytes) {
+            for (size_t k = 0; k < width; k++)
+                row[k] = i < n ? ((const float *)keys->data)[(h * width + k) * n + i]
+                               : ((const float *)values->data)[(h * v + i - n) * width + k];
+            number_formats[format].encode(row, NULL, to, width);
+        }
+    stack_check(checkpoint_add_tensor(c, &both, &error), &error);
+}
+
+/* Opens a golden as such a file; decoded: with the values that the format keeps, as float32. */
+static hearth_model *open_joined(const char *name, number_format format, bool decoded)
+{
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    uint32_t heads, length, values;
+    size_t count;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.head_count", &heads, NULL, &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.key_length_mla", &length, NULL, &error), &error);
+    stack_check(checkpoint_get_u32(c, "deepseek2.attention.value_length_mla", &values, NULL, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.value_length", values, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.key_length", length, &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.head_count_kv", heads, &error), &error);
+    stack_check(checkpoint_remove_key(c, "deepseek2.attention.key_length_mla", &error), &error);
+    stack_check(checkpoint_remove_key(c, "deepseek2.attention.value_length_mla", &error), &error);
+    stored_tensor *tensors = checkpoint_take_tensors(c, &count), *keys = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(tensors[i].name, "attn_k_b"))
+            keys = &tensors[i];
+        else if (strstr(tensors[i].name, "attn_v_b"))
+            join_heads(c, keys, &tensors[i], format);
+        else
+            stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
+    }
+    mem_free(tensors);
+    for (size_t i = 0; decoded && i < c->tensor_count; i++) {
+        stored_tensor *t = &c->tensors[i];
+        if (!strstr(t->name, "attn_kv_b"))
+            continue;
+        size_t n = (size_t)(t->shape[0] * t->shape[1]);
+        float *plain = arena_new(&c->memory, n * sizeof *plain);
+        number_formats[format].decode(t->data, plain, n);
+        t->format = FORMAT_F32, t->data = plain, t->size_bytes = n * sizeof *plain;
+    }
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    return m;
+}
+
+/* Floats are divided exactly; of blocks the keys are rounded to float16, which has three digits more. */
+static void keys_and_values_joined(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"deepseek2-lite", "deepseek3", "glm4-moe-lite"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        golden_expect_of(open_joined(names[i], FORMAT_F32, false), names[i]);
+    golden g;
+    golden_load(&g, names[2]); /* whose rows are whole blocks */
+    float *got = golden_compute(open_joined(names[2], FORMAT_Q8_0, false), &g);
+    float *plain = golden_compute(open_joined(names[2], FORMAT_Q8_0, true), &g);
+    double rounding = relative_l2(got, plain, g.total * g.vocabulary);
+    assert_true(rounding > 0 && rounding < 2e-3);
+    assert_true(relative_l2(got, g.logits, g.total * g.vocabulary) < 0.1);
+    free(got), free(plain);
+    golden_free(&g);
+}
+
+/* Latent attention has keys of its own in every layer. */
+static void latent_keys_of_others(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "deepseek3", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_u32(c, "deepseek2.attention.shared_kv_layers", 1, &error), &error);
+    assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "attention.shared_kv_layers: is not supported with latent attention"));
+    checkpoint_close(c);
+}
+
+/* Only where a family knows them are there norms without weights, whatever a file says: of latent attention queries are another
+ * product. */
+static void norms_of_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *key;
+        bool known;
+    } cases[] = {{"deepseek3", "deepseek2." PLAIN_NORM_KEY, false}, {"llama4", "llama4." PLAIN_NORM_KEY, true}};
+    for (size_t i = 0; i < 2; i++)
+        for (int said = 0; said < 2; said++) {
+            char path[600];
+            hearth_error error;
+            checkpoint *c;
+            hearth_model *m;
+            stack_check(gguf_open(&c, golden_path(path, sizeof path, cases[i].model, "model.gguf"), &error), &error);
+            stack_check(checkpoint_set_bool(c, cases[i].key, said, &error), &error);
+            stack_check(model_bind(&m, c, NULL, &error), &error);
+            assert_int_equal(m->layers[0].attention.norm_plain, cases[i].known && said);
+            assert_false(
+                m->layers[m->hyper.layer_count - 1].attention.norm_plain); /* which of Llama 4 does not rotate */
+            hearth_model_close(m);
+        }
+}
+
+/* Which layers of a file of Cohere's have windows need not be said; arrays may leave out what guesses ahead. */
+static void cohere_files(void **state)
+{
+    (void)state;
+    static const uint8_t windows[] = {0, 1, 1, 1, 0, 1};
+    for (int said = 0; said < 2; said++) {
+        char path[600];
+        hearth_error error;
+        checkpoint *c;
+        hearth_model *m;
+        static const char key[] = "cohere2moe.attention.sliding_window_pattern";
+        stack_check(gguf_open(&c, golden_path(path, sizeof path, "cohere2-moe", "model.gguf"), &error), &error);
+        stack_check(checkpoint_remove_key(c, key, &error), &error);
+        if (said) {
+            stack_check(checkpoint_set_numbers(c, key, VALUE_BOOL, windows, 6, &error), &error);
+            stack_check(checkpoint_set_u32(c, "cohere2moe.block_count", 7, &error), &error);
+            stack_check(checkpoint_set_u32(c, "cohere2moe.nextn_predict_layers", 1, &error), &error);
+        }
+        stack_check(model_bind(&m, c, NULL, &error), &error);
+        golden_expect_of(m, "cohere2-moe");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cohere_files),          cmocka_unit_test(step_with_drafts),
+        cmocka_unit_test(sigmoids_unsaid),       cmocka_unit_test(keys_and_values_joined),
+        cmocka_unit_test(latent_keys_of_others), cmocka_unit_test(norms_of_others)};
+    return run_group(tests, NULL, NULL);
+}
