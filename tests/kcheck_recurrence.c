@@ -44,6 +44,33 @@ static double step(const row_state *s, const recurrence_run *run, size_t token, 
     return out;
 }
 
+/* The same with a decay for each column. */
+static double step_columns(const row_state *s, const recurrence_run *run, size_t token, size_t row, double *slip)
+{
+    size_t n = run->columns, at = token * run->stride;
+    const float *key = run->key + at, *query = run->query + at, *removed = run->removed + at;
+    double value = run->value[at + row], answer = 0, answer_error = 0, size = 0, out = 0;
+    for (size_t i = 0; i < n; i++) {
+        answer += s->values[i] * run->asked[at + i];
+        size += fabs(s->values[i] * run->asked[at + i]);
+        answer_error += fabs((double)run->asked[at + i]) * s->errors[i];
+    }
+    answer_error += ((double)n + 4) * EPSILON * size;
+    *slip = size = 0;
+    for (size_t i = 0; i < n; i++) {
+        double decay = run->decays[at + i], kept = decay * s->values[i], added = value * key[i],
+               taken = answer * removed[i];
+        s->errors[i] = fabs(decay) * s->errors[i] + fabs((double)removed[i]) * answer_error +
+                       4 * EPSILON * (fabs(kept) + fabs(added) + fabs(taken)) + FLT_MIN;
+        s->values[i] = kept + added - taken;
+        out += s->values[i] * query[i];
+        size += fabs(s->values[i] * query[i]);
+        *slip += fabs((double)query[i]) * s->errors[i];
+    }
+    *slip += ((double)n + 2) * EPSILON * size + FLT_MIN;
+    return out;
+}
+
 /* Checks all rows of a run that was computed. before: the state before it, which may have been overwritten; NULL: zero. */
 static void compare(check *c, const recurrence_run *run, const float *before)
 {
@@ -55,7 +82,7 @@ static void compare(check *c, const recurrence_run *run, const float *before)
             s.errors[i] = 0;
         }
         for (size_t t = 0; t < run->tokens; t++) {
-            double slip, want = step(&s, run, t, r, &slip);
+            double slip, want = run->decays ? step_columns(&s, run, t, r, &slip) : step(&s, run, t, r, &slip);
             expect_close(c, t, want, (double)run->out[t * run->out_stride + r], slip);
         }
         for (size_t i = 0; i < n; i++)
@@ -72,12 +99,15 @@ void check_recurrence(check *c, const kernels *k, const kernels *previous, uint6
     if (k->recur == previous->recur)
         return;
     check_begin(c, "recur");
-    for (size_t s = 0; s < 96; s++) {
+    for (size_t s = 0; s < 192; s++) {
+        bool by_columns = s >= 96;
         size_t n = columns[s % 8], rows = 1 + random_below(&rng, 13), tokens = 1 + random_below(&rng, 5);
-        size_t heads = 1 + random_below(&rng, 3), stride = 2 * n + rows;
+        size_t heads = 1 + random_below(&rng, 3), stride = 5 * n + rows;
         bool fresh = s % 3 == 0, in_place = s % 3 == 1;
         snprintf(c->size, sizeof(c->size), "%zu x %zu, %zu tokens%s%s", rows, n, tokens, fresh ? ", fresh" : "",
-                 s % 2 ? ", answers" : "");
+                 by_columns ? ", by columns"
+                 : s % 2    ? ", answers"
+                            : "");
         buffer_guarded state = guarded_new(rows * n * sizeof(float)), after = guarded_new(rows * n * sizeof(float));
         buffer_guarded inputs = guarded_new(tokens * stride * sizeof(float));
         buffer_guarded numbers = guarded_new(2 * tokens * heads * sizeof(float));
@@ -98,7 +128,10 @@ void check_recurrence(check *c, const kernels *k, const kernels *previous, uint6
                                     .tokens = tokens,
                                     .key = input,
                                     .query = input + n,
-                                    .value = input + 2 * n,
+                                    .value = input + 5 * n,
+                                    .decays = by_columns ? input + 2 * n : NULL,
+                                    .asked = input + 3 * n,
+                                    .removed = input + 4 * n,
                                     .stride = stride,
                                     .decay = number,
                                     .gain = number + tokens * heads,

@@ -558,7 +558,7 @@ static void test_unknown_vocabulary(void **state)
     assert_int_equal(info.bos, -1);
     assert_string_equal(m->tokenizer_problem,
                         "key tokenizer.ggml.model: 'gpt9' is a kind of vocabulary that this version "
-                        "does not read (it reads llama, t5, gpt2, gemma4)");
+                        "does not read (it reads llama, t5, gpt2, gemma4, rwkv)");
     hearth_model_close(m);
     must(model_bind(&m, tiny_gguf(NULL), NULL, &error), &error);
     assert_string_equal(m->tokenizer_problem, "the file holds no vocabulary");

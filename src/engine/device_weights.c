@@ -322,6 +322,7 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
+        {l->input_mix, "is of RWKV-7"},
         {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),
          "has a gated shared expert, and a router or other experts that read something else"},
         {device_apart(l) && (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),

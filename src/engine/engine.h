@@ -149,6 +149,14 @@ typedef struct row_piece {
     uint32_t first, count;
 } row_piece;
 
+/* What the mixer of an RWKV-7 layer computes with; B, d as in scratch. */
+typedef struct rwkv_buffers {
+    float *query, *key, *value; /* [B][d]                                              */
+    float *decay, *rate;        /* [B][d]  rate becomes what is removed of the state   */
+    float *first_value;         /* [B][d]  of the first layer, for all others          */
+    float *hidden;              /* [B][largest rank]                                   */
+} rwkv_buffers;
+
 /* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the
  * threads share them; fewer per item would make the kernel convert keys more often. */
 #define ITEM_QUERIES 8
@@ -185,6 +193,7 @@ typedef struct scratch {
     float *convolved;   /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */
     float *step, *beta;    /* [B][H]  become decay and gain                        */
+    rwkv_buffers rwkv;
     row_run *runs;         /* [run_count], at most B                               */
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */

@@ -19,6 +19,7 @@
 #include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
+#include "rwkv.h"
 #include "streams.h"
 #include "trace.h"
 
@@ -413,6 +414,8 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
         forward_scale(m->hyper.embedding_scale, d, x);
         if (m->hyper.embedding_norm)
             norm_values(s->engine, d, x);
+        if (m->embedding_norm.weight)
+            norm_row(s->engine, &m->embedding_norm, m->hyper.norm_epsilon, x, d, x);
         if (!m->positions.data)
             continue;
         decode_row(&m->positions, m->hyper.position_offset + b->position[i], b->added + i * d);
@@ -461,6 +464,8 @@ static void network(hearth_session *s, uint32_t layer, size_t count)
     const scratch *b = &s->scratch;
     if (l->wiring != WIRING_PARALLEL || l->ffn_norm.weight != l->attention_norm.weight)
         norm(s, &l->ffn_norm, s->engine->model->hyper.embedding_length, count, b->x, b->normed);
+    if (l->network_mix)
+        rwkv_mix_network(s, layer, count);
     if (!l->ffn.router.early)
         feed_forward_route(s, layer, count, b->normed);
     feed_forward(s, layer, count);

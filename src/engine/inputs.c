@@ -34,6 +34,8 @@ static size_t lay_out(input_sums *s, const hearth_model *model, double *next)
         count += take(&to[INPUT_ATTENTION], l->mixer == MIXER_NONE ? 0 : d, 1, &next);
         count +=
             take(&to[INPUT_ATTENTION_OUTPUT], result_width(&l->attention) + recurrent_width(&l->recurrent), 1, &next);
+        count += take(&to[INPUT_MIXED_KEY], l->input_mix ? d : 0, 1, &next);
+        count += take(&to[INPUT_MIXED_VALUE], l->input_mix ? d : 0, 1, &next);
         count += take(&to[INPUT_LATENT_IN], f->latent > 0 ? d : 0, 1, &next);
         count += take(&to[INPUT_LATENT_OUT], f->latent, 1, &next);
         count += take(&to[INPUT_NETWORK], f->neuron_count > 0 ? ffn_expert_width(f, d) : 0, experts, &next);

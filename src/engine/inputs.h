@@ -12,6 +12,8 @@
 typedef enum input_place {
     INPUT_ATTENTION,        /* of q, k and v, or of what leads into a recurrent mixer */
     INPUT_ATTENTION_OUTPUT, /* of the output matrix of either      */
+    INPUT_MIXED_KEY,        /* of k and ...                        */
+    INPUT_MIXED_VALUE,      /* ... v, where each reads a mixture of its own (rwkv_input) */
     INPUT_LATENT_IN,        /* of the matrices that lead to ...    */
     INPUT_LATENT_OUT,       /* ... and from experts of another width */
     INPUT_NETWORK,          /* of gate and up                      */

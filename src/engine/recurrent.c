@@ -1,5 +1,5 @@
 /* recurrent.c - recurrent mixers: products, a convolution, the steps of the states, a norm with a gate, a product. Short
- * convolutions: products, a gate, a convolution, a gate, a product.
+ * convolutions: products, a gate, a convolution, a gate, a product. That of RWKV-7 is in rwkv.c.
  *
  * The rows of a batch are cut into runs, neighbouring rows of one sequence. Heads and channels are independent of each
  * other, so they are what is dealt to threads; each goes through all runs in order. */
@@ -8,6 +8,7 @@
 #include "forward.h"
 #include "inputs_internal.h"
 #include "products.h"
+#include "rwkv.h"
 #include "state.h"
 
 #include <math.h>
@@ -49,17 +50,15 @@ void recurrent_end_batch(hearth_session *s, size_t count)
             each[k]->moved[s->scratch.sequence[i]] = 1;
 }
 
-/* Returns where the state of a run's sequence is in a layer, before it; NULL: it is empty. */
-static const float *state_before(const mixing *m, const row_run *run)
+const float *recurrent_before(const recurrent_states *states, const recurrent_layer *at, const row_run *run)
 {
-    const recurrent_states *states = &m->s->recurrent;
     uint32_t from = run->again ? recurrent_to(states, run->sequence) : recurrent_from(states, run->sequence);
-    return run->fresh ? NULL : recurrent_place(states, from) + m->at->begin;
+    return run->fresh ? NULL : recurrent_place(states, from) + at->begin;
 }
 
-static float *state_after(const mixing *m, const row_run *run)
+float *recurrent_after(const recurrent_states *states, const recurrent_layer *at, const row_run *run)
 {
-    return recurrent_place(&m->s->recurrent, recurrent_to(&m->s->recurrent, run->sequence)) + m->at->begin;
+    return recurrent_place(states, recurrent_to(states, run->sequence)) + at->begin;
 }
 
 /* ------------------------------------------------------------------ convolution */
@@ -72,8 +71,8 @@ static void convolve(const mixing *m, const row_run *run, size_t first, size_t n
     size_t channels = recurrent_channels(r), window = r->window, tail_bytes = n * sizeof(float);
     float tail[CONVOLUTION_LIMIT * CHANNELS], sum[CHANNELS];
     float *rows = m->s->scratch.convolved + run->first * channels + first;
-    const float *before = state_before(m, run);
-    float *after = state_after(m, run) + recurrent_inputs_at(r) + first;
+    const float *before = recurrent_before(&m->s->recurrent, m->at, run);
+    float *after = recurrent_after(&m->s->recurrent, m->at, run) + recurrent_inputs_at(r) + first;
     for (size_t i = 0; i + 1 < window; i++) {
         if (before)
             memcpy(tail + i * n, before + recurrent_inputs_at(r) + i * channels + first, tail_bytes);
@@ -164,11 +163,11 @@ static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = 0; i < b->run_count; i++)
         for (size_t h = begin; h < end; h++) {
             const row_run *run = &b->runs[i];
-            const float *before = state_before(m, run), *row = b->convolved + run->first * recurrent_channels(r);
+            const float *before = recurrent_before(&m->s->recurrent, m->at, run), *row = b->convolved + run->first * recurrent_channels(r);
             size_t key = (r->neighbours ? h / (r->head_count / r->key_count) : h % r->key_count) * r->key_length;
             const recurrence_run steps = {
                 .before = before ? before + h * matrix_size : NULL,
-                .after = state_after(m, run) + h * matrix_size,
+                .after = recurrent_after(&m->s->recurrent, m->at, run) + h * matrix_size,
                 .rows = r->value_length,
                 .columns = r->key_length,
                 .tokens = run->count,
@@ -258,8 +257,11 @@ void recurrent_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
     const model_layer *l = &s->engine->model->layers[layer];
     mixing m = {s, l, &s->recurrent.layers[s->engine->layers[layer].cache_index]};
-    inputs_see(s, layer, INPUT_ATTENTION, s->scratch.normed, count);
-    if (l->recurrent.rule == RECURRENCE_SHORT)
+    if (l->recurrent.rule != RECURRENCE_RWKV7)
+        inputs_see(s, layer, INPUT_ATTENTION, s->scratch.normed, count);
+    if (l->recurrent.rule == RECURRENCE_RWKV7)
+        rwkv_mix(s, layer, count);
+    else if (l->recurrent.rule == RECURRENCE_SHORT)
         mix_short(&m, count);
     else
         mix_states(&m, count);

@@ -186,7 +186,8 @@ static inline size_t attend_from(const attend_run *run, size_t row)
 #define RUN_VALUES  12288
 
 /* Takes rows of the state S [rows][columns] of one head of a recurrent mixer through some tokens. For each token, in order:
- * S = decay S + gain (v - answer) k', out = S q, where answer is decay S k with the S before, if `answers`, else 0. */
+ * S = decay S + gain (v - answer) k', out = S q, where answer is decay S k with the S before, if `answers`, else 0. With `decays`
+ * S = S diag(decays) + v k' - (S asked) removed', out = S q, each S on the right being that before. */
 typedef struct recurrence_run {
     const float
         *before;  /* [rows][columns]; NULL: zero                                                                */
@@ -203,6 +204,7 @@ typedef struct recurrence_run {
         *out; /* [rows] of the first token; those of the next lie `out_stride` values further                        */
     size_t out_stride;
     bool answers;
+    const float *decays, *asked, *removed; /* [columns] as key; NULL: there is one decay for all columns          */
 } recurrence_run;
 typedef void kernel_recur(const recurrence_run *run);
 

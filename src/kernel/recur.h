@@ -53,6 +53,52 @@ ALWAYS_INLINE void step_rows(const float *from, float *to, size_t rows, size_t n
         out[r] = sum_of(sum[r]);
 }
 
+/* The same with a decay for each column, and what is removed beside what is added. */
+ALWAYS_INLINE void step_columns(const recurrence_run *run, size_t at, const float *from, float *to, size_t rows,
+                                const float *values, const float *answers, float *out, bool streams)
+{
+    vector sum[RECUR_ROWS];
+    size_t n = run->columns;
+    for (size_t r = 0; r < rows; r++)
+        sum[r] = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        size_t left = n - i;
+        vector k = load_first(run->key + at + i, left), q = load_first(run->query + at + i, left);
+        vector kept = load_first(run->decays + at + i, left), removed = load_first(run->removed + at + i, left);
+        for (size_t r = 0; r < rows; r++) {
+            vector added = vector_multiply(vector_of(values[r]), k);
+            if (from && streams)
+                __builtin_prefetch((const void *)((uintptr_t)(from + r * n + i) + RECUR_AHEAD));
+            if (from) {
+                added = vector_fma(added, kept, load_first(from + r * n + i, left));
+                added = vector_fma(added, vector_of(-answers[r]), removed);
+            }
+            if (streams)
+                vector_stream(to + r * n + i, added);
+            else
+                store_first(to + r * n + i, left, added);
+            sum[r] = vector_fma(sum[r], added, q);
+        }
+    }
+    for (size_t r = 0; r < rows; r++)
+        out[r] = sum_of(sum[r]);
+}
+
+/* Takes `rows` rows, from row `first` on, through all tokens, with a decay for each column. */
+ALWAYS_INLINE void recur_rows_by_columns(const recurrence_run *run, size_t first, size_t rows, bool streams)
+{
+    size_t n = run->columns;
+    const float *from = run->before ? run->before + first * n : NULL;
+    float *to = run->after + first * n, answers[RECUR_ROWS] = {0};
+    for (size_t t = 0; t < run->tokens; t++, from = to) {
+        size_t at = t * run->stride;
+        if (from)
+            multiply_state(from, rows, n, run->asked + at, answers);
+        step_columns(run, at, from, to, rows, run->value + at + first, answers, run->out + t * run->out_stride + first,
+                     streams);
+    }
+}
+
 /* Takes `rows` rows, from row `first` on, through all tokens. */
 ALWAYS_INLINE void recur_rows(const recurrence_run *run, size_t first, size_t rows, bool streams)
 {
@@ -75,6 +121,13 @@ ALWAYS_INLINE void recur_rows(const recurrence_run *run, size_t first, size_t ro
 ALWAYS_INLINE void recur_all(const recurrence_run *run, bool streams)
 {
     size_t row = 0;
+    if (run->decays) {
+        for (; row + RECUR_ROWS <= run->rows; row += RECUR_ROWS)
+            recur_rows_by_columns(run, row, RECUR_ROWS, streams);
+        for (; row < run->rows; row++)
+            recur_rows_by_columns(run, row, 1, streams);
+        return;
+    }
     for (; row + RECUR_ROWS <= run->rows; row += RECUR_ROWS)
         recur_rows(run, row, RECUR_ROWS, streams);
     for (; row < run->rows; row++)

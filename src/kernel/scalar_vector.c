@@ -136,6 +136,38 @@ static void rope_halves_scalar(float *x, size_t heads, size_t length, const floa
     rotate(x, heads, length, cosine, sine, pairs, 1, pairs);
 }
 
+/* Takes one row of a state through a token; value: that of its row. Returns its product with the query. */
+static float recur_row(const recurrence_run *run, size_t t, float value, float *state)
+{
+    size_t n = run->columns;
+    const float *key = run->key + t * run->stride, *query = run->query + t * run->stride;
+    float decay = run->decay[t * run->number_stride], gain = run->gain[t * run->number_stride];
+    float answer = 0, sum = 0;
+    for (size_t i = 0; run->answers && i < n; i++)
+        answer += decay * state[i] * key[i];
+    float factor = gain * (value - answer);
+    for (size_t i = 0; i < n; i++) {
+        state[i] = decay * state[i] + factor * key[i];
+        sum += state[i] * query[i];
+    }
+    return sum;
+}
+
+/* The same with a decay for each column. */
+static float recur_columns(const recurrence_run *run, size_t t, float value, float *state)
+{
+    size_t n = run->columns, at = t * run->stride;
+    const float *decays = run->decays + at, *asked = run->asked + at, *removed = run->removed + at;
+    float answer = 0, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        answer += state[i] * asked[i];
+    for (size_t i = 0; i < n; i++) {
+        state[i] = decays[i] * state[i] + value * run->key[at + i] - answer * removed[i];
+        sum += state[i] * run->query[at + i];
+    }
+    return sum;
+}
+
 /* The definition of kernel_recur, row by row. */
 static void recur_scalar(const recurrence_run *run)
 {
@@ -145,17 +177,9 @@ static void recur_scalar(const recurrence_run *run)
         for (size_t i = 0; i < n; i++)
             state[i] = run->before ? run->before[r * n + i] : 0;
         for (size_t t = 0; t < run->tokens; t++) {
-            const float *key = run->key + t * run->stride, *query = run->query + t * run->stride;
-            float decay = run->decay[t * run->number_stride], gain = run->gain[t * run->number_stride];
-            float answer = 0, sum = 0;
-            for (size_t i = 0; run->answers && i < n; i++)
-                answer += decay * state[i] * key[i];
-            float factor = gain * (run->value[t * run->stride + r] - answer);
-            for (size_t i = 0; i < n; i++) {
-                state[i] = decay * state[i] + factor * key[i];
-                sum += state[i] * query[i];
-            }
-            run->out[t * run->out_stride + r] = sum;
+            float value = run->value[t * run->stride + r];
+            run->out[t * run->out_stride + r] =
+                run->decays ? recur_columns(run, t, value, state) : recur_row(run, t, value, state);
         }
     }
 }

@@ -8,7 +8,7 @@
 
 /* The matrices that read each input, by their field in model_layer. mask_out has hidden units of its own as input, which
  * are not added up: it is small. */
-static const struct {
+static const struct reader {
     size_t field;
     input_place place;
 } readers[] = {
@@ -41,6 +41,16 @@ static const struct {
 };
 #define READERS (sizeof readers / sizeof *readers)
 
+/* Returns the place of what a matrix reads: keys and values read mixtures of their own in layers that have such. */
+static input_place place_of(const model_layer *l, const struct reader *reader)
+{
+    if (l->input_mix && reader->field == offsetof(model_layer, k))
+        return INPUT_MIXED_KEY;
+    if (l->input_mix && reader->field == offsetof(model_layer, v))
+        return INPUT_MIXED_VALUE;
+    return reader->place;
+}
+
 /* The entries of a file, while they are collected. */
 typedef struct listing {
     const input_sums *sums;
@@ -62,7 +72,7 @@ static const input_squares *find_sums(const listing *l, const tensor_rule *rule,
         if (readers[i].field != rule->field)
             continue;
         const matrix *m = (const void *)((const char *)of + rule->field);
-        const input_squares *sums = &l->sums->layers[layer][readers[i].place];
+        const input_squares *sums = &l->sums->layers[layer][place_of(of, &readers[i])];
         bool is_there = m->data || (rule->flags & TENSOR_STOCK); /* a packed model has down_t in place of down */
         bool between =
             rule->field == offsetof(model_layer, q) && of->attention.query_rank > 0; /* it has another input */

@@ -63,6 +63,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
 {
     uint64_t expected[3] = {expected_size(b, layer, rule->columns), expected_size(b, layer, rule->rows), 1};
     uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2, rank = t->rank;
+    uint64_t shape[TENSOR_MAX_RANK];
+    memcpy(shape, t->shape, sizeof shape);
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
@@ -70,10 +72,13 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
         expected[dimensions++] = b->model->layers[layer].attention.head_count;
     else if (rule->stack != DIMENSION_NONE)
         expected[dimensions++] = expected_size(b, layer, rule->stack);
-    while ((rule->flags & TENSOR_FLAT) && rank > dimensions && t->shape[rank - 1] == 1)
-        rank--; /* a dimension of one value says nothing there */
-    if (rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
-        !fits(t->shape[2], expected[2])) {
+    for (uint32_t i = rank; (rule->flags & TENSOR_FLAT) && i-- > 0 && rank > dimensions;)
+        if (shape[i] == 1) /* a dimension of one value says nothing there */
+            memmove(shape + i, shape + i + 1, (--rank - i) * sizeof *shape);
+    for (uint32_t i = rank; i < TENSOR_MAX_RANK; i++)
+        shape[i] = 1;
+    if (rank != dimensions || !fits(shape[0], expected[0]) || !fits(shape[1], expected[1]) ||
+        !fits(shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
         print_shape(wanted, sizeof wanted, expected, dimensions);
         snprintf(reason, sizeof reason, "is %s, expected %s", is, wanted);
@@ -122,7 +127,7 @@ static hearth_status bind_vector(binder *b, const float **out, const tensor_rule
         *out = t->data;
         return HEARTH_OK;
     }
-    size_t count = (size_t)(t->shape[0] * t->shape[1]);
+    size_t count = (size_t)(t->shape[0] * stored_tensor_rows(t));
     float *values = arena_new_array(&b->model->memory, count, sizeof *values);
     if (!values)
         return fail_memory(b->error, t->name, count * sizeof *values);
@@ -498,7 +503,8 @@ static hearth_status check_neurons(const binder *b, const model_layer *l, uint32
 /* Refuses a recurrent layer without the matrices that a file may have in several forms. */
 static hearth_status check_recurrent(const binder *b, const model_layer *l, uint32_t layer)
 {
-    if (l->mixer != MIXER_RECURRENT || (l->convolved.data && l->recurrent_gate.data))
+    bool has_both = l->convolved.data && l->recurrent_gate.data;
+    if (l->mixer != MIXER_RECURRENT || l->recurrent.rule == RECURRENCE_RWKV7 || has_both)
         return HEARTH_OK;
     return fail(b->error, HEARTH_FORMAT, "%s: layer %u: tensor attn_qkv.weight or attn_gate.weight: is missing",
                 b->source->path, layer);

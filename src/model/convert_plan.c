@@ -31,6 +31,13 @@ static bool is_head(const convert_plan *p, const tensor_rule *rule)
     return true;
 }
 
+/* Returns whether a matrix is one of the two of a map of low rank. */
+static bool is_low_rank(const tensor_rule *rule)
+{
+    return (rule->rows >= DIMENSION_DECAY_RANK && rule->rows <= DIMENSION_GATE_RANK) ||
+           (rule->columns >= DIMENSION_DECAY_RANK && rule->columns <= DIMENSION_GATE_RANK);
+}
+
 static bool override_matches(const convert_override *o, const char *name)
 {
     return strcmp(o->pattern, name) == 0 || fnmatch(o->pattern, name, 0) == 0;
@@ -56,9 +63,11 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     *reason = override ? "override" : "asked for";
     if (override)
         return override->format;
-    if (rule->rows == DIMENSION_EXPERTS ||
-        rule->rows == DIMENSION_POSITIONS) { /* small, and llama.cpp keeps them too */
-        *reason = rule->rows == DIMENSION_EXPERTS ? "router" : "positions";
+    if (rule->rows == DIMENSION_EXPERTS || rule->rows == DIMENSION_POSITIONS ||
+        is_low_rank(rule)) { /* small, and llama.cpp keeps them too */
+        *reason = rule->rows == DIMENSION_EXPERTS     ? "router"
+                  : rule->rows == DIMENSION_POSITIONS ? "positions"
+                                                      : "low rank";
         return step->from;
     }
     if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)

@@ -70,14 +70,14 @@ static inline bool in_pattern(layer_pattern p, uint32_t layer)
 typedef enum mixer_kind { MIXER_ATTENTION, MIXER_RECURRENT, MIXER_NONE, MIXER_COUNT } mixer_kind;
 
 /* The rules by which recurrent mixers change their states (recurrent_shape). */
-typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT } recurrence;
+typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT, RECURRENCE_RWKV7 } recurrence;
 
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
  * neither is recurrent. LISTED: the key attention.recurrent_layers has a boolean for each layer, or else only the last of every
  * full_attention_interval layers has attention; every layer has a network. KEYS: a layer with heads of keys has attention, one
- * without is recurrent; every layer has a network. */
-typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED, MIXERS_KEYS } layer_mixers;
+ * without is recurrent; every layer has a network. RECURRENT: every layer is recurrent and has a network. */
+typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED, MIXERS_KEYS, MIXERS_RECURRENT } layer_mixers;
 
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {
@@ -129,6 +129,11 @@ typedef enum dimension {
     DIMENSION_RECURRENT_GROUP,      /* V / G                                                          */
     DIMENSION_CHANNELS,             /* C                                                              */
     DIMENSION_CONVOLUTION,          /* W                                                              */
+    DIMENSION_MIXTURES,             /* of a token's input and the one before: RWKV_INPUTS             */
+    DIMENSION_DECAY_RANK,           /* ranks[RWKV_DECAY] ...                                          */
+    DIMENSION_RATE_RANK,
+    DIMENSION_VALUE_RANK,
+    DIMENSION_GATE_RANK,
     DIMENSION_EXPERT_GATE_UP,       /* 2 neurons of one expert                                        */
     DIMENSION_PER_LAYER,            /* values of a layer's own input                                  */
     DIMENSION_PER_LAYERS,           /* those of all layers                                            */
@@ -188,7 +193,8 @@ enum layer_needs {
     NEEDS_PER_LAYER = 8,            /* inputs of its own                                              */
     NEEDS_OR_UNUSED = 16,
     NEEDS_QUERY_RANK = 32,          /* two matrices that make queries                                 */
-    NEEDS_NO_QUERY_RANK = 64
+    NEEDS_NO_QUERY_RANK = 64,
+    NEEDS_VALUE_RANK = 128          /* values that are mixed with those of the first layer            */
 };
 
 typedef struct tensor_rule {

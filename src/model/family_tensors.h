@@ -652,6 +652,49 @@ static const tensor_rule qwen35_moe_layer[] = {
     DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
 };
 
+/* RWKV-7: every layer is recurrent. A folder has its mixtures of inputs one by one, or in one (huggingface_rwkv.c); the first layer's
+ * files may have what mixes values, which is not used. */
+#define TIME_MIX LAYERS "attn."
+#define RWKV_VECTOR(name, folder, field)                                                                     \
+    VECTOR(BLK name, TIME_MIX folder, LAYER(field), D, TENSOR_OF_RECURRENT | TENSOR_FLAT)
+#define LOW_RANK_NEEDING(needs, letter, which, RANK)                                                         \
+    NEEDING(needs, BLK "time_mix_" letter "1.weight", TIME_MIX letter "_lora.lora.0.weight", LAYER(low_rank[which].in),  \
+            DIMENSION_##RANK, D, TENSOR_OF_RECURRENT),                                                       \
+    NEEDING(needs, BLK "time_mix_" letter "2.weight", TIME_MIX letter "_lora.lora.2.weight", LAYER(low_rank[which].out), \
+            D, DIMENSION_##RANK, TENSOR_OF_RECURRENT)
+#define LOW_RANK(letter, which, RANK) LOW_RANK_NEEDING(0, letter, which, RANK)
+static const tensor_rule rwkv7_tensors[] = {
+    TOKENS("model.embeddings.weight", "lm_head.weight"),
+    NORM_PAIR(MODEL, "token_embd_norm", "model.layers.0.pre_norm", embedding_norm, D, 0),
+    NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule rwkv7_layer[] = {
+    NORM_PAIR(LAYER, BLK "attn_norm",   LAYERS "attn_norm", attention_norm, D, 0),
+    NORM_PAIR(LAYER, BLK "attn_norm_2", LAYERS "ffn_norm",  ffn_norm,       D, 0),
+    OF_RECURRENT("time_mix_lerp_fused.weight", TIME_MIX "x_x", input_mix, MIXTURES, EMBEDDING, TENSOR_FLAT),
+    RWKV_VECTOR("time_mix_w0.weight", "w_lora.lora.2.bias", low_rank[RWKV_DECAY].bias), LOW_RANK("w", RWKV_DECAY, DECAY_RANK),
+    RWKV_VECTOR("time_mix_a0.weight", "a_lora.lora.2.bias", low_rank[RWKV_RATE].bias),  LOW_RANK("a", RWKV_RATE, RATE_RANK),
+    NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, BLK "time_mix_v0.weight", TIME_MIX "v_lora.lora.2.bias", LAYER(low_rank[RWKV_VALUE].bias),
+            DIMENSION_NONE, D, TENSOR_OF_RECURRENT | TENSOR_FLAT),
+    LOW_RANK_NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, "v", RWKV_VALUE, VALUE_RANK),
+    LOW_RANK("g", RWKV_GATE, GATE_RANK),
+    RWKV_VECTOR("time_mix_k_k.weight", "k_k", removal_scale),
+    RWKV_VECTOR("time_mix_k_a.weight", "k_a", rate_share),
+    RWKV_VECTOR("time_mix_r_k.weight", "r_k", bonus),
+    OF_RECURRENT("time_mix_receptance.weight", TIME_MIX "r_proj.weight", q, EMBEDDING, EMBEDDING, 0),
+    OF_RECURRENT("time_mix_key.weight",        TIME_MIX "k_proj.weight", k, EMBEDDING, EMBEDDING, 0),
+    OF_RECURRENT("time_mix_value.weight",      TIME_MIX "v_proj.weight", v, EMBEDDING, EMBEDDING, 0),
+    OF_RECURRENT("time_mix_output.weight",     TIME_MIX "o_proj.weight", recurrent_output, EMBEDDING, EMBEDDING, 0),
+    RWKV_VECTOR("time_mix_ln.weight", "g_norm.weight", recurrent_norm),
+    RWKV_VECTOR("time_mix_ln.bias",   "g_norm.bias",   recurrent_norm_bias),
+    VECTOR(BLK "channel_mix_lerp_k.weight",    LAYERS "ffn.x_k",          LAYER(network_mix), D, TENSOR_OF_RECURRENT | TENSOR_FLAT),
+    MATRIX(BLK "channel_mix_key.weight",       LAYERS "ffn.key.weight",   LAYER(up),     F, D, TENSOR_OF_DENSE),
+    MATRIX(BLK "channel_mix_value.weight",     LAYERS "ffn.value.weight", LAYER(down),   D, F, TENSOR_STOCK | TENSOR_OF_DENSE),
+    MATRIX(BLK "channel_mix_value_t.weight",   NULL,                      LAYER(down_t), F, D, TENSOR_NEURON_MAJOR | TENSOR_OF_DENSE),
+    VECTOR(BLK "ffn_order",                    NULL,                      LAYER(order),     F, TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
+                                                                                               TENSOR_OPTIONAL | TENSOR_OF_DENSE),
+};
+
 #define H "transformer.h.%u."
 static const tensor_rule falcon_layer[] = {
     /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */

@@ -96,6 +96,8 @@ static void add_mixer(hash128 *h, const model_layer *l)
                                 r->key_count, r->key_length, r->window};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(h, numbers[i]);
+    for (size_t i = 0; r->rule == RECURRENCE_RWKV7 && i < RWKV_LOW_RANKS; i++)
+        hash_number(h, r->ranks[i]);
 }
 
 /* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table

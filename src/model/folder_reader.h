@@ -1,7 +1,7 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
  * huggingface_layers.c (what else differs between layers), huggingface_step.c (Step 3.5's own settings),
- * huggingface_latent.c (latent attention),
+ * huggingface_latent.c (latent attention), huggingface_rwkv.c (RWKV-7),
  * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
  * values). */
 #ifndef MODEL_FOLDER_READER_H
@@ -86,6 +86,13 @@ hearth_status folder_read_rope(folder_reader *r);
 
 /* In huggingface_delta.c. Copies the rows of a rule from those of a matrix that has all of each key together. */
 hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+
+/* In huggingface_rwkv.c. Reads the sizes of RWKV-7's mixers. */
+hearth_status folder_read_rwkv(folder_reader *r);
+/* Returns whether a tensor is one of the mixtures that GGUF has in one. */
+bool folder_is_mixture(const folder_reader *r, const char *name);
+/* Adds those, and what GGUF has besides, when all other tensors have been added. */
+hearth_status folder_add_rwkv(folder_reader *r);
 
 /* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */
 hearth_status folder_read_latent(folder_reader *r);

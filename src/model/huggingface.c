@@ -245,6 +245,8 @@ static hearth_status read_sizes(folder_reader *r)
     attention_shape *a = &r->layer.attention;
     for (size_t i = 0; i < size_setting_count; i++)
         TRY(read_size(r, &size_settings[i]));
+    if (r->family->mixers == MIXERS_RECURRENT)
+        return folder_read_rwkv(r);
     assert(a->head_count > 0); /* guaranteed by its row of size_settings */
     if (a->head_length > 0)
         TRY(folder_set_size(r, "attention.value_length", a->head_length));

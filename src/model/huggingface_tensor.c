@@ -51,7 +51,7 @@ static void flatten(const folder_reader *r, const tensor_rule *rule, stored_tens
         count *= t->shape[i];
     if (rows == 0 || count != rows * columns)
         return; /* binding refuses it */
-    t->rank = 2;
+    t->rank = rule->rows == DIMENSION_NONE ? 1 : 2;
     t->shape[0] = columns;
     t->shape[1] = rows;
     t->shape[2] = t->shape[3] = 1;
@@ -316,7 +316,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     folder_plain_name(r, stored->name, plain);
     const tensor_rule *rule = find_rule(r, plain, &layer, &expert);
     if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
-        folder_is_scale(r, stored->name) || is_beside(r, stored->name, rule, layer))
+        folder_is_scale(r, stored->name) || folder_is_mixture(r, stored->name) ||
+        is_beside(r, stored->name, rule, layer))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
@@ -381,6 +382,7 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
     for (size_t i = 0; i < r->folder->tensor_count; i++)
         TRY(add_tensor(r, &r->folder->tensors[i], tied));
     TRY(experts_check(r->out, r->error));
+    TRY(folder_add_rwkv(r));
     if (!tied)
         TRY(require_head(r));
     TRY(check_biases(r));

@@ -122,7 +122,9 @@ bool hyper_requires(const size_setting *s, const family *f, bool folder)
 {
     bool neurons = s->of_layer && s->field == offsetof(model_layer, ffn.neuron_count);
     bool elsewhere = f->expert_width && !family_has_network(f, false);
-    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere);
+    bool heads = s->of_layer && s->field == offsetof(model_layer, attention.head_count);
+    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere) &&
+           !(heads && f->mixers == MIXERS_RECURRENT);
 }
 
 /* Reads one row of size_settings, for one layer where it is a layer's; an absent optional size stays 0. */
@@ -135,7 +137,8 @@ static hearth_status read_setting(const hyper_reader *r, const size_setting *s, 
     hyper_key(key, r->family, s->key);
     bool says_what_not =
         r->family->mixers == MIXERS_BLOCKS ||
-        (r->family->mixers == MIXERS_KEYS && s->field == offsetof(model_layer, attention.kv_head_count));
+        (r->family->mixers == MIXERS_KEYS && s->field == offsetof(model_layer, attention.kv_head_count)) ||
+        (r->family->mixers == MIXERS_RECURRENT && s->field == offsetof(model_layer, attention.head_count));
     if (s->of_layer && *field == 0 && says_what_not)
         return HEARTH_OK; /* says what the layer is not */
     return found ? hyper_check_size(s, *field, r->source->path, "key ", key, r->error) : HEARTH_OK;
@@ -204,6 +207,11 @@ static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
         return HEARTH_OK;
     if (r->family->mixers == MIXERS_LISTED)
         return find_listed_mixer(r, layer);
+    if (r->family->mixers == MIXERS_RECURRENT) {
+        l->mixer = MIXER_RECURRENT;
+        l->attention = (attention_shape){0};
+        return HEARTH_OK;
+    }
     bool attends = l->attention.kv_head_count > 0;
     if (r->family->mixers == MIXERS_KEYS) {
         l->mixer = attends ? MIXER_ATTENTION : MIXER_RECURRENT;
@@ -242,6 +250,36 @@ static hearth_status read_short(const hyper_reader *r, recurrent_shape *to)
                : hyper_fail(r, HEARTH_FORMAT, key, "is below 2 or too large");
 }
 
+/* Reads the shape of RWKV-7's mixer. */
+static hearth_status read_rwkv(const hyper_reader *r, uint32_t layer, recurrent_shape *to)
+{
+    static const char *const ranks[RWKV_LOW_RANKS] = {
+        [RWKV_DECAY] = "attention.decay_lora_rank",
+        [RWKV_RATE] = "attention.iclr_lora_rank",
+        [RWKV_VALUE] = "attention.value_residual_mix_lora_rank",
+        [RWKV_GATE] = "attention.gate_lora_rank",
+    };
+    static const char length_key[] = "wkv.head_size";
+    uint32_t length = 0, shifts = 2, width = r->hyper->embedding_length;
+    bool found;
+    *to = (recurrent_shape){.rule = RECURRENCE_RWKV7, .window = 2};
+    TRY(hyper_size(r, length_key, &length, NULL));
+    if (length == 0 || width % length != 0 || (uint64_t)length * width > STATE_LIMIT || 2 * width > HYPER_WIDTH_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, length_key, "does not divide embedding_length, or makes too large a state");
+    to->head_count = to->key_count = width / length;
+    to->value_length = to->key_length = length;
+    for (size_t i = 0; i < RWKV_LOW_RANKS; i++) {
+        TRY(hyper_size(r, ranks[i], &to->ranks[i], NULL));
+        if (to->ranks[i] == 0 || to->ranks[i] > width)
+            return hyper_fail(r, HEARTH_FORMAT, ranks[i], "is 0, or larger than embedding_length");
+    }
+    if (layer == 0)
+        to->ranks[RWKV_VALUE] = 0;
+    TRY(hyper_size(r, "token_shift_count", &shifts, &found));
+    return shifts == 2 ? HEARTH_OK
+                       : hyper_fail(r, HEARTH_UNSUPPORTED, "token_shift_count", "is not 2, which alone is supported");
+}
+
 /* Reads the shape of a recurrent mixer. */
 static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
 {
@@ -249,6 +287,8 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
     uint32_t width = 0;
     if (r->family->recurrence == RECURRENCE_SHORT)
         return read_short(r, to);
+    if (r->family->recurrence == RECURRENCE_RWKV7)
+        return read_rwkv(r, layer, to);
     uint32_t *const fields[] = {&to->head_count, &width, &to->key_count, &to->key_length, &to->window};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         TRY(hyper_size(r, recurrent_keys[i].key, fields[i], NULL));
@@ -703,7 +743,8 @@ bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned 
     bool windowed = l->attention.window > 0;
     unsigned has = (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
                    (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
-                   (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0);
+                   (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) |
+                   (l->recurrent.ranks[RWKV_VALUE] > 0 ? NEEDS_VALUE_RANK : 0);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
@@ -751,6 +792,11 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_RECURRENT_GROUP] = r->key_count > 0 ? recurrent_width(r) / r->key_count : 0,
         [DIMENSION_CHANNELS] = recurrent_channels(r),
         [DIMENSION_CONVOLUTION] = r->window,
+        [DIMENSION_MIXTURES] = RWKV_INPUTS,
+        [DIMENSION_DECAY_RANK] = r->ranks[RWKV_DECAY],
+        [DIMENSION_RATE_RANK] = r->ranks[RWKV_RATE],
+        [DIMENSION_VALUE_RANK] = r->ranks[RWKV_VALUE],
+        [DIMENSION_GATE_RANK] = r->ranks[RWKV_GATE],
         [DIMENSION_EXPERT_GATE_UP] = (uint64_t)2 * l->ffn.expert_neurons,
         [DIMENSION_PER_LAYER] = h->per_layer_length,
         [DIMENSION_PER_LAYERS] = (uint64_t)h->per_layer_length * h->layer_count,

@@ -58,6 +58,18 @@ typedef struct attention_shape {
 /* Most tokens that a convolution sees. */
 #define CONVOLUTION_LIMIT 16
 
+/* The epsilon of the norm of RWKV-7's heads. */
+#define RWKV_HEAD_EPSILON 64e-5f
+
+/* What of an RWKV-7 layer is made by two matrices of low rank each: the decay of its state's columns, the rate at which it learns,
+ * the share that the first layer's values have in its own, and the gate on its result. */
+typedef enum rwkv_low_rank { RWKV_DECAY, RWKV_RATE, RWKV_VALUE, RWKV_GATE, RWKV_LOW_RANKS } rwkv_low_rank;
+
+/* What its matrices read: each another mixture of a token's input and the one before, in the order of files. */
+typedef enum rwkv_input {
+    RWKV_IN_QUERY, RWKV_IN_DECAY, RWKV_IN_KEY, RWKV_IN_VALUE, RWKV_IN_RATE, RWKV_IN_GATE, RWKV_INPUTS
+} rwkv_input;
+
 /* What a recurrent mixer computes. MAMBA2 and DELTA: each of its heads has a state S [value_length][key_length], which is all that remains of
  * the tokens before. For every token with its key k, query q and value v:
  *
@@ -69,6 +81,16 @@ typedef struct attention_shape {
  * Keys, queries and values come out of a product and pass a causal convolution over the last tokens of each channel, and
  * silu. Heads share keys and queries in groups.
  *
+ * RWKV7 (arXiv 2503.14456): each column of the state has its own decay, w, and what is taken out of the state is asked for, and
+ * lies, elsewhere than what is added to it. With c = k * removal_scale, scaled to a length of 1 by heads, and a rate a:
+ *
+ *   S = S diag(w) - (S c) (a * c)' + v (k * (1 + (a - 1) * rate_share))',   out = S q
+ *
+ * Here q, k and v come out of products of their own, without a convolution: each product reads x + mix * (before - x), of its
+ * input x and that of the token before. w = exp(-exp(-1/2) sigmoid(.)) and a = sigmoid(.) of what two matrices of low rank make. In
+ * all layers but the first, v moves towards the first layer's by a share that is made likewise. The result is normed by heads
+ * (mean and deviation); of each head its value is added, times the sum of q * k * bonus; and a gate of low rank multiplies it.
+ *
  * SHORT: there is no state but the inputs of the convolution, and no silu. Values are multiplied with an input gate before it
  * and with a gate behind it, both out of products. It has one head with all values, and keys of no values. */
 typedef struct recurrent_shape {
@@ -78,7 +100,8 @@ typedef struct recurrent_shape {
     uint32_t key_count;                 /* G: keys, and queries; divides head_count               */
     uint32_t neighbours;                /* 1: heads that use the same key are neighbours: head h uses key h / (H / G); 0: h % G */
     uint32_t key_length;                /* N: values of a key, columns of the state               */
-    uint32_t window;                    /* W: tokens that the convolution sees, itself included   */
+    uint32_t window;                    /* W: tokens that the convolution sees, itself included; of RWKV7 2 */
+    uint32_t ranks[RWKV_LOW_RANKS];     /* of RWKV7; that of the value is 0 in the first layer    */
 } recurrent_shape;
 
 /* Returns the values of all heads of a token. */
@@ -86,9 +109,12 @@ static inline uint32_t recurrent_width(const recurrent_shape *r)
 {
     return r->head_count * r->value_length;
 }
-/* Returns the channels of the convolution: all values, keys and queries of a token. */
+/* Returns the channels of the convolution: all values, keys and queries of a token. RWKV7: its two inputs, of the mixer and of
+ * the network, which are kept as those of a convolution are. */
 static inline uint32_t recurrent_channels(const recurrent_shape *r)
 {
+    if (r->rule == RECURRENCE_RWKV7)
+        return 2 * recurrent_width(r);
     return recurrent_width(r) + 2 * r->key_count * r->key_length;
 }
 
@@ -219,6 +245,12 @@ typedef struct stream_weights {
     norm_weights laurel_norm;           /* [d]                                            */
 } stream_weights;
 
+/* Two matrices of low rank r with an activation between: bias + out . act(in . x). */
+typedef struct low_rank_map {
+    matrix in, out;                     /* [r][d], [d][r]; without data: there is none    */
+    const float *bias;                  /* [d], or NULL                                   */
+} low_rank_map;
+
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
  * Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct model_layer {
@@ -273,6 +305,15 @@ typedef struct model_layer {
                                            before it */
     matrix recurrent_output;            /* [d][V]                                         */
 
+    /* RWKV7, whose V is d: q, k, v above are [d][d]. */
+    const float *input_mix;             /* [RWKV_INPUTS][d]                               */
+    low_rank_map low_rank[RWKV_LOW_RANKS];
+    const float *removal_scale;         /* [d]                                            */
+    const float *rate_share;            /* [d]                                            */
+    const float *bonus;                 /* [d]                                            */
+    const float *recurrent_norm_bias;   /* [d]; recurrent_norm is [d], too                */
+    const float *network_mix;           /* [d]  what the network reads is x + network_mix * (before - x), too; NULL: x */
+
     norm_weights ffn_norm;              /* [d]                                            */
     matrix router;                      /* [expert_count][d]                              */
     const float *router_bias;           /* [expert_count] of its scores, or NULL          */
@@ -322,7 +363,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES 14
+#define MIXER_MATRICES (14 + 2 * RWKV_LOW_RANKS)
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -339,7 +380,15 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->recurrent_gate,
                                                &l->step,
                                                &l->beta,
-                                               &l->recurrent_output};
+                                               &l->recurrent_output,
+                                               &l->low_rank[RWKV_DECAY].in,
+                                               &l->low_rank[RWKV_DECAY].out,
+                                               &l->low_rank[RWKV_RATE].in,
+                                               &l->low_rank[RWKV_RATE].out,
+                                               &l->low_rank[RWKV_VALUE].in,
+                                               &l->low_rank[RWKV_VALUE].out,
+                                               &l->low_rank[RWKV_GATE].in,
+                                               &l->low_rank[RWKV_GATE].out};
     for (size_t i = 0; i < MIXER_MATRICES; i++)
         out[i] = all[i];
 }

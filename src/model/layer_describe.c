@@ -93,6 +93,11 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
             text_size(state, floats * sizeof(float)));
         return;
     }
+    if (r->rule == RECURRENCE_RWKV7) {
+        say(out, size, "RWKV-7: %u heads of %u; a state of %s", r->head_count, r->value_length,
+            text_size(state, floats * sizeof(float)));
+        return;
+    }
     say(out, size, "%s: %u heads of %u, %u keys of %u, convolution of %u tokens; a state of %s", rules[r->rule],
         r->head_count, r->value_length, r->key_count, r->key_length, r->window,
         text_size(state, floats * sizeof(float)));

@@ -56,6 +56,7 @@ struct hearth_model {
     const char *tokenizer_problem;      /* why it is NULL, for errors                     */
     spellings *spellings;               /* of its tokens; NULL: no tokenizer              */
     matrix embedding;                   /* [vocabulary_size][d]                           */
+    norm_weights embedding_norm;        /* [d]  of embeddings                             */
     matrix positions;                   /* [position_offset + context_length][d]  added to embeddings; no data:
                                            none */
     matrix per_layer_tokens;            /* [per_layer_vocabulary][layer_count * p]        */
@@ -97,6 +98,7 @@ typedef struct layer_sizes {
     uint32_t latent;                    /* values that experts read, where these are not d */
     uint32_t recurrent, channels;       /* V, C as in model_layer                         */
     uint32_t recurrent_heads;
+    uint32_t rwkv, low_rank;            /* V and the largest rank of RWKV7; 0: there is none */
 } layer_sizes;
 layer_sizes model_largest(const hearth_model *model);
 

@@ -54,6 +54,11 @@ hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span
                                    hearth_error *error);
 size_t sentencepiece_spell(const vocabulary *v, int32_t id, char *out);
 
+/* The kind "rwkv": the longest piece at each place. */
+hearth_status longest_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);
+hearth_status longest_encode(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error);
+size_t longest_spell(const vocabulary *v, int32_t id, char *out);
+
 /* The kinds "gpt2" (of bytes) and "gemma4" (of characters): byte-pair encoding by ranks. */
 hearth_status bpe_create_bytes(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);
 hearth_status bpe_create_characters(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);

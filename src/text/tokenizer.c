@@ -51,6 +51,13 @@ static const vocabulary_kind kinds[] = {
         .encode = bpe_encode,
         .spell = sentencepiece_spell,
     },
+    {
+        .name = "rwkv",
+        .defaults = {.bos = -1, .eos = -1, .unknown = -1, .blank = " "},
+        .create = longest_create,
+        .encode = longest_encode,
+        .spell = longest_spell,
+    },
 };
 
 static const vocabulary_kind *find_kind(span name)

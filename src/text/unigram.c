@@ -6,35 +6,19 @@
  * way through a text is that through each of its words, so that memory is needed for a word only. */
 #include "kind.h"
 #include "piece_table.h"
+#include "sorted_pieces.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define UNKNOWN_PENALTY 10
 
-typedef struct sorted_piece {
-    span text;
-    uint32_t id;
-} sorted_piece;
-
 typedef struct unigram_tables {
-    sorted_piece *pieces; /* [count] ascending by bytes: those that begin alike stand together */
-    uint32_t count;
+    sorted_pieces pieces;
     float unknown_score;
     bool words; /* the text may be cut before every blank */
     uint32_t bytes[256];
     bool has_bytes; /* all of them */
 } unigram_tables;
-
-static int compare_pieces(const void *left, const void *right)
-{
-    const sorted_piece *a = left, *b = right;
-    size_t common = a->text.size < b->text.size ? a->text.size : b->text.size;
-    int order = memcmp(a->text.data, b->text.data, common);
-    if (order == 0)
-        order = (a->text.size > b->text.size) - (a->text.size < b->text.size);
-    return order ? order : (a->id > b->id) - (a->id < b->id);
-}
 
 /* Collects the pieces that plain text can produce, and what follows from all of them. */
 static void fill_tables(unigram_tables *table, const vocabulary *v)
@@ -48,9 +32,9 @@ static void fill_tables(unigram_tables *table, const vocabulary *v)
             table->bytes[t->byte] = id;
         if (t->type != TOKEN_NORMAL || t->text.size == 0)
             continue;
-        if (table->count == 0 || t->score < least)
+        if (table->pieces.count == 0 || t->score < least)
             least = t->score;
-        table->pieces[table->count++] = (sorted_piece){t->text, id};
+        table->pieces.items[table->pieces.count++] = (sorted_piece){t->text, id};
         if (memmem(t->text.data + 1, t->text.size - 1, v->blank.data, v->blank.size))
             table->words = false;
     }
@@ -58,17 +42,16 @@ static void fill_tables(unigram_tables *table, const vocabulary *v)
     for (int byte = 0; byte < 256; byte++)
         table->has_bytes = table->has_bytes && table->bytes[byte] != NOTHING;
     table->unknown_score = least - UNKNOWN_PENALTY;
-    if (table->count > 0)
-        qsort(table->pieces, table->count, sizeof *table->pieces, compare_pieces);
+    sorted_pieces_sort(&table->pieces);
 }
 
 hearth_status unigram_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error)
 {
     unigram_tables *table = arena_new(&v->memory, sizeof *table);
     if (table)
-        table->pieces = arena_new_array(&v->memory, v->count, sizeof *table->pieces);
-    if (!table || !table->pieces)
-        return fail_memory(error, "tokenizer", v->count * sizeof *table->pieces);
+        table->pieces.items = arena_new_array(&v->memory, v->count, sizeof *table->pieces.items);
+    if (!table || !table->pieces.items)
+        return fail_memory(error, "tokenizer", v->count * sizeof *table->pieces.items);
     fill_tables(table, v);
     if (v->unknown < 0 && !table->has_bytes)
         return fail(error, HEARTH_FORMAT,
@@ -103,36 +86,16 @@ static void offer(path *p, size_t begin, size_t end, uint32_t id, float score)
         *to = (step){sum, (uint32_t)begin, id};
 }
 
-/* Narrows the pieces [*low, *high), which all have the same first `at` bytes, to those that go on with `byte`. */
-static void narrow(const unigram_tables *table, size_t at, uint8_t byte, uint32_t *low, uint32_t *high)
-{
-    uint32_t from = *low, to = *high;
-    for (int side = 0; side < 2; side++) { /* the first piece whose byte is at least `byte`, then: larger than it */
-        uint32_t a = from, b = to;
-        while (a < b) {
-            uint32_t middle = a + (b - a) / 2;
-            const span text = table->pieces[middle].text;
-            int other = at < text.size ? (uint8_t)text.data[at] : -1;
-            if (other < byte + side)
-                a = middle + 1;
-            else
-                b = middle;
-        }
-        *(side == 0 ? low : high) = a;
-        from = a;
-    }
-}
-
 /* Offers all pieces that begin at a place; the character there, of `length` bytes, without a piece if it has none. */
 static void offer_all(path *p, size_t begin, size_t length)
 {
-    uint32_t low = 0, high = p->table->count;
+    uint32_t low = 0, high = p->table->pieces.count;
     bool has_single = false;
     for (size_t at = 0; begin + at < p->text.size; at++) {
-        narrow(p->table, at, (uint8_t)p->text.data[begin + at], &low, &high);
+        sorted_pieces_narrow(&p->table->pieces, at, (uint8_t)p->text.data[begin + at], &low, &high);
         if (low == high)
             break;
-        const sorted_piece *piece = &p->table->pieces[low];
+        const sorted_piece *piece = &p->table->pieces.items[low];
         if (piece->text.size != at + 1)
             continue;
         offer(p, begin, begin + at + 1, piece->id, p->v->tokens[piece->id].score);

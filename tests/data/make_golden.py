@@ -25,6 +25,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from rwkv7 import Rwkv7
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, GREEDY, VOCABULARY = 24, 16, 272
 SMALLEST_GAP = 0.005  # between the best two logits of every greedy step, so that rounding cannot change which is best
@@ -115,6 +117,15 @@ def plm(**settings):
     return case("PLMForCausalLM", "plm", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=16,
                 qk_nope_head_dim=32, v_head_dim=32, tie_word_embeddings=True, rope_theta=100000.0,
                 attention_bias=False, mlp_bias=False, hidden_act="relu2", **settings)
+
+
+def rwkv7(**settings):
+    """RWKV-7, which transformers does not know (rwkv7.py); llama.cpp reads heads of 64 alone, as all published ones are."""
+    return {"architectures": ["RWKV7ForCausalLM"], "model_type": "rwkv7", "vocab_size": VOCABULARY, "hidden_size": 128, "head_dim": 64,
+            "intermediate_size": 160, "num_hidden_layers": 3, "hidden_act": "sqrelu", "norm_eps": 1e-5, "norm_first": True,
+            "norm_bias": True, "max_position_embeddings": 2048, "tie_word_embeddings": False, "attn": None, "num_heads": None,
+            "value_dim": [128] * 3, "decay_low_rank_dim": 16, "gate_low_rank_dim": 24, "a_low_rank_dim": 20, "v_low_rank_dim": 12,
+            "dtype": "bfloat16", **settings}
 
 
 def step(**settings):
@@ -276,6 +287,7 @@ CASES = {
                                            hidden_size=16, intermediate_size=16)},
     "step3p5": step(),
     "plm": plm(),
+    "rwkv7": rwkv7(),
     "exaone": exaone(),
     "cohere2-moe": cohere2_moe(1, ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                                num_shared_experts=1, rms_norm_eps=1e-5, shared_expert_combination_strategy="average"),
@@ -345,7 +357,7 @@ def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     if "block_configs" in CASES[name]:
         return make_puzzle(name, seed)
-    own = {"bailing_moe": make_bailing, "plm": make_plm}.get(CASES[name]["model_type"])
+    own = {"bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7}.get(CASES[name]["model_type"])
     if own:
         return own(name, seed)
     stored = CASES[name].get("quantization_config", {}).get("quant_method")
@@ -496,6 +508,14 @@ def make_plm(name, seed):
     for layer in model.model.layers:
         layer.mlp = Plain(config.hidden_size, config.intermediate_size).to(layer.input_layernorm.weight.dtype)
     return drawn(model, config, name, seed)
+
+
+def make_rwkv7(name, seed):
+    """The paper's formulas."""
+    config = types.SimpleNamespace(**CASES[name])
+    model, random = drawn(Rwkv7(config), config, name, seed)
+    model.spread(random)
+    return model, random
 
 
 def save_bailing(model, folder):
@@ -656,9 +676,12 @@ def make(llama_cpp, out, name):
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(CASES[name], file, indent=1)
     logits.astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    source = f"transformers {importlib.import_module('transformers').__version__}"
+    if isinstance(model, Rwkv7):
+        source = "the formulas of arXiv 2503.14456"
     golden = {"ids": ids, "greedy": greedy, "n_vocab": VOCABULARY, "smallest_gap": round(gap, 5),
               "logit_std": round(float(logits.std()), 4),
-              "source": {"logits": f"transformers {importlib.import_module('transformers').__version__}, float64", "relative_l2": {}}}
+              "source": {"logits": f"{source}, float64", "relative_l2": {}}}
     if name not in NO_GGUF:
         compare_with_llama_cpp(llama_cpp, folder, name, golden, logits)
     with open(os.path.join(folder, "golden.json"), "w") as file:

@@ -1,0 +1,246 @@
+/* rwkv.c - the mixer of RWKV-7: mixtures of each token with the one before, products, the steps of the states, a norm by heads, a
+ * gate, a product (recurrent_shape in model/layer.h); and the mixture that its networks read.
+ *
+ * What is kept of the token before lies in the state as the inputs of a convolution of two tokens do: those of the mixer, then
+ * those of the network. */
+#include "rwkv.h"
+
+#include "forward.h"
+#include "inputs_internal.h"
+#include "products.h"
+#include "recurrent.h"
+
+#include <math.h>
+#include <string.h>
+
+/* -ln of the least that a state keeps in a token. */
+#define LARGEST_DECAY 0.6065306597126334f
+/* Keeps what is removed finite where a key is zero. */
+#define SMALLEST_LENGTH 1e-12f
+
+typedef struct rwkv_job {
+    hearth_session *s;
+    const model_layer *l;
+    const recurrent_layer *at; /* in the states */
+    size_t width;
+    float *mixture, *difference; /* [B][d]  of scratch.convolved, which has room for both */
+} rwkv_job;
+
+static rwkv_job job_of(hearth_session *s, uint32_t layer, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    size_t width = recurrent_width(&l->recurrent);
+    return (rwkv_job){s,
+                      l,
+                      &s->recurrent.layers[s->engine->layers[layer].cache_index],
+                      width,
+                      s->scratch.convolved,
+                      s->scratch.convolved + count * width};
+}
+
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+/* ------------------------------------------------------------------ mixtures */
+
+/* Makes job->difference of the rows of scratch.normed: that of the token before less the row's own. The last row of each sequence
+ * is kept `at` floats behind the beginning of the inputs in its state. */
+static void difference_rows(const rwkv_job *job, size_t at)
+{
+    const scratch *b = &job->s->scratch;
+    const recurrent_states *states = &job->s->recurrent;
+    size_t d = job->width, offset = recurrent_inputs_at(&job->l->recurrent) + at;
+    for (size_t i = 0; i < b->run_count; i++) {
+        const row_run *run = &b->runs[i];
+        const float *kept = recurrent_before(states, job->at, run);
+        const float *before = kept ? kept + offset : NULL, *row = b->normed + run->first * d;
+        float *to = job->difference + run->first * d;
+        for (size_t t = 0; t < run->count; t++, before = row, row += d, to += d)
+            for (size_t k = 0; k < d; k++)
+                to[k] = (before ? before[k] : 0) - row[k];
+        memcpy(recurrent_after(states, job->at, run) + offset, before, d * sizeof *before);
+    }
+}
+
+/* Writes the mixture of a row: x + mix * difference; to may be x. */
+static void mix_row(const float *x, const float *difference, const float *mix, size_t n, float *to)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] = x[k] + mix[k] * difference[k];
+}
+
+/* Makes job->mixture that of one input for all rows. */
+static void mix_rows(const rwkv_job *job, rwkv_input input, size_t count)
+{
+    const float *mix = job->l->input_mix + input * job->width;
+    for (size_t i = 0, d = job->width; i < count; i++)
+        mix_row(job->s->scratch.normed + i * d, job->difference + i * d, mix, d, job->mixture + i * d);
+}
+
+void rwkv_mix_network(hearth_session *s, uint32_t layer, size_t count)
+{
+    rwkv_job job = job_of(s, layer, count);
+    size_t d = job.width;
+    difference_rows(&job, d);
+    for (size_t i = 0; i < count; i++) {
+        float *row = s->scratch.normed + i * d;
+        mix_row(row, job.difference + i * d, job.l->network_mix, d, row);
+    }
+}
+
+/* ------------------------------------------------------------------ products */
+
+/* Multiplies what the first matrix of a map of low rank made with the second one. */
+static void widen(const rwkv_job *job, rwkv_low_rank which, size_t count, float *out)
+{
+    scratch *b = &job->s->scratch;
+    size_t n = count * job->l->recurrent.ranks[which];
+    for (size_t i = 0; which == RWKV_DECAY && i < n; i++)
+        b->rwkv.hidden[i] = tanhf(b->rwkv.hidden[i]);
+    for (size_t i = 0; which == RWKV_GATE && i < n; i++)
+        b->rwkv.hidden[i] = sigmoid(b->rwkv.hidden[i]);
+    multiply(job->s, b->rwkv.hidden, count, &(product){&job->l->low_rank[which].out, out}, 1);
+}
+
+/* Makes all that the steps of the states begin with; of the values' shares, in scratch.mixed, they are needed no more. */
+static void project(const rwkv_job *job, uint32_t layer, size_t count)
+{
+    const model_layer *l = job->l;
+    hearth_session *s = job->s;
+    scratch *b = &s->scratch;
+    const rwkv_buffers *w = &b->rwkv;
+    const struct {
+        rwkv_input input;
+        input_place place; /* where a large matrix reads it; INPUT_PLACES: none does */
+        const matrix *whole;
+        float *to;
+        rwkv_low_rank which; /* RWKV_LOW_RANKS: none */
+        float *low_rank_to;
+    } each[] = {
+        {RWKV_IN_QUERY, INPUT_ATTENTION, &l->q, w->query, RWKV_LOW_RANKS, NULL},
+        {RWKV_IN_KEY, INPUT_MIXED_KEY, &l->k, w->key, RWKV_LOW_RANKS, NULL},
+        {RWKV_IN_VALUE, INPUT_MIXED_VALUE, &l->v, w->value, RWKV_VALUE, b->mixed},
+        {RWKV_IN_DECAY, INPUT_PLACES, NULL, NULL, RWKV_DECAY, w->decay},
+        {RWKV_IN_RATE, INPUT_PLACES, NULL, NULL, RWKV_RATE, w->rate},
+        {RWKV_IN_GATE, INPUT_PLACES, NULL, NULL, RWKV_GATE, b->recurrent_gate},
+    };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        product products[2];
+        size_t n = 0;
+        bool narrow = each[i].which != RWKV_LOW_RANKS && l->recurrent.ranks[each[i].which] > 0;
+        mix_rows(job, each[i].input, count);
+        if (each[i].whole)
+            products[n++] = (product){each[i].whole, each[i].to};
+        if (narrow)
+            products[n++] = (product){&l->low_rank[each[i].which].in, w->hidden};
+        if (each[i].place != INPUT_PLACES)
+            inputs_see(s, layer, each[i].place, job->mixture, count);
+        multiply(s, job->mixture, count, products, n);
+        if (narrow)
+            widen(job, each[i].which, count, each[i].low_rank_to);
+    }
+}
+
+/* ------------------------------------------------------------------ steps */
+
+/* Items are rows. Makes decays, keys, values, and, in job->mixture and scratch.rwkv.rate, what is asked and removed. */
+static void prepare_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const rwkv_job *job = context;
+    const model_layer *l = job->l;
+    const rwkv_buffers *w = &job->s->scratch.rwkv;
+    size_t d = job->width, n = l->recurrent.key_length;
+    bool first = l->recurrent.ranks[RWKV_VALUE] == 0;
+    const float *share_bias = l->low_rank[RWKV_VALUE].bias, *decay_bias = l->low_rank[RWKV_DECAY].bias,
+                *rate_bias = l->low_rank[RWKV_RATE].bias;
+    for (size_t at = begin * d; at < end * d; at += n) {
+        size_t head = at % d;
+        float *key = w->key + at, *value = w->value + at, *decay = w->decay + at, *rate = w->rate + at;
+        float *asked = job->mixture + at, *first_value = w->first_value + at, squares = 0;
+        const float *share = job->s->scratch.mixed + at;
+        for (size_t k = 0; k < n; k++) {
+            asked[k] = key[k] * l->removal_scale[head + k];
+            squares += asked[k] * asked[k];
+        }
+        float length = sqrtf(squares);
+        float scale = 1 / (length > SMALLEST_LENGTH ? length : SMALLEST_LENGTH);
+        for (size_t k = 0; k < n; k++) {
+            float learns = sigmoid(rate[k] + rate_bias[head + k]);
+            decay[k] = expf(-LARGEST_DECAY * sigmoid(decay[k] + decay_bias[head + k]));
+            key[k] *= 1 + (learns - 1) * l->rate_share[head + k];
+            asked[k] *= scale;
+            rate[k] = asked[k] * learns;
+            if (first)
+                first_value[k] = value[k];
+            else
+                value[k] += (first_value[k] - value[k]) * sigmoid(share[k] + share_bias[head + k]);
+        }
+    }
+}
+
+/* Items are heads. */
+static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const rwkv_job *job = context;
+    const scratch *b = &job->s->scratch;
+    size_t n = job->l->recurrent.key_length, d = job->width;
+    for (size_t i = 0; i < b->run_count; i++)
+        for (size_t h = begin; h < end; h++) {
+            const row_run *run = &b->runs[i];
+            const float *before = recurrent_before(&job->s->recurrent, job->at, run);
+            size_t row = run->first * d + h * n;
+            const recurrence_run steps = {
+                .before = before ? before + h * n * n : NULL,
+                .after = recurrent_after(&job->s->recurrent, job->at, run) + h * n * n,
+                .rows = n,
+                .columns = n,
+                .tokens = run->count,
+                .key = b->rwkv.key + row,
+                .query = b->rwkv.query + row,
+                .value = b->rwkv.value + row,
+                .stride = d,
+                .out = b->mixed + row,
+                .out_stride = d,
+                .decays = b->rwkv.decay + row,
+                .asked = job->mixture + row,
+                .removed = b->rwkv.rate + row,
+            };
+            job->s->engine->runtime->kernels.recur(&steps);
+        }
+}
+
+/* Items are rows. Norms each head's result, adds its value times the bonus of query and key, and applies the gate. */
+static void finish_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const rwkv_job *job = context;
+    const model_layer *l = job->l;
+    const scratch *b = &job->s->scratch;
+    const kernels *level = &job->s->engine->runtime->kernels;
+    size_t d = job->width, n = l->recurrent.value_length;
+    for (size_t at = begin * d; at < end * d; at += n) {
+        size_t head = at % d;
+        const float *query = b->rwkv.query + at, *key = b->rwkv.key + at, *value = b->rwkv.value + at;
+        float *y = b->mixed + at, bonus = 0;
+        level->layer_norm(y, l->recurrent_norm + head, l->recurrent_norm_bias + head, RWKV_HEAD_EPSILON, n, y);
+        for (size_t k = 0; k < n; k++)
+            bonus += query[k] * key[k] * l->bonus[head + k];
+        for (size_t k = 0; k < n; k++)
+            y[k] = (y[k] + bonus * value[k]) * b->recurrent_gate[at + k];
+    }
+}
+
+void rwkv_mix(hearth_session *s, uint32_t layer, size_t count)
+{
+    rwkv_job job = job_of(s, layer, count);
+    pool *threads = s->engine->runtime->threads;
+    difference_rows(&job, 0);
+    project(&job, layer, count);
+    pool_run(threads, count, 1, prepare_rows, &job);
+    pool_run(threads, job.l->recurrent.head_count, 1, step_heads, &job);
+    pool_run(threads, count, 1, finish_rows, &job);
+}
