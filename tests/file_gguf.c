@@ -66,6 +66,7 @@ static const char *const embedding_names[] = {"model.embed_tokens.weight",
                                               "transformer.wte.weight",
                                               "transformer.word_embeddings.weight",
                                               "model.language_model.embed_tokens.weight",
+                                              "model.embeddings.weight",
                                               "backbone.embeddings.weight",
                                               "language_model.model.embed_tokens.weight",
                                               "model.word_embeddings.weight"};

@@ -59,7 +59,11 @@ static const device_buffer *ffn_input(const recorder *r, uint32_t layer)
     const device_matrix *readers[] = {&l->router, &l->fc1, &l->latent_in, &l->gate, &l->up};
     if (m->wiring == WIRING_PARALLEL && m->ffn_norm.weight && m->ffn_norm.weight == m->attention_norm.weight)
         return r->v->normed;
-    return record_norm_input(r, &l->ffn_norm, record_rounds(r, readers, sizeof readers / sizeof *readers));
+    const device_buffer *normed =
+        record_norm_input(r, &l->ffn_norm, record_rounds(r, readers, sizeof readers / sizeof *readers));
+    if (m->network_mix)
+        record_mix_network(r, layer);
+    return normed;
 }
 
 /* Notes the remaining moments of a layer that is a mixer alone. */
@@ -153,6 +157,9 @@ static void embed(const recorder *r)
     LAUNCH(r, device_kernel_of(OF_EMBED, w->embedding.format), r->rows, BUFFER(w->embedding.w),
            BUFFER(w->embedding.scales), BUFFER(r->v->x), UINT(h->embedding_length), UINT(0), UINT(0),
            UINT(FINISH_STORE), FLOAT(h->embedding_scale));
+    if (w->embedding_norm.weight)
+        record_norm_ranges(r, &w->embedding_norm, (ranges){r->v->x, 0, 1, h->embedding_length, h->embedding_length},
+                           r->v->x, FINISH_STORE, 1);
     if (h->embedding_norm)
         record_norm_ranges(r, &(device_norm){NULL, NULL},
                            (ranges){r->v->x, 0, 1, h->embedding_length, h->embedding_length}, r->v->x, FINISH_STORE, 1);
@@ -163,11 +170,13 @@ static void embed(const recorder *r)
 }
 
 /* Hands the residual stream to the CPU, or takes it from there; all streams where there are several. Then x is the active one
- * of the last layer and comes along to be checked; the next layer makes its own. */
+ * of the last layer and comes along to be checked; the next layer makes its own. With it goes what all layers read of the first. */
 static void send_residual(const recorder *r)
 {
     const hyperparameters *h = &r->model->hyper;
     record_copy_rows(r, r->mirror->x, r->v->x, h->embedding_length);
+    if (device_has_first_values(r->model))
+        record_copy_rows(r, r->mirror->first_value, r->v->first_value, h->embedding_length);
     if (device_streams(h) > 0)
         device_copy(r->program, r->mirror->streams, 0, r->v->streams, 0,
                     device_streams(h) * device_stream_bytes(h, r->rows));
@@ -176,6 +185,8 @@ static void send_residual(const recorder *r)
 static void take_residual(const recorder *r)
 {
     const hyperparameters *h = &r->model->hyper;
+    if (device_has_first_values(r->model))
+        record_copy_rows(r, r->v->first_value, r->mirror->first_value, h->embedding_length);
     if (device_streams(h) == 0)
         record_copy_rows(r, r->v->x, r->mirror->x, h->embedding_length);
     else

@@ -45,6 +45,7 @@ static inline bool record_in_tiles(const recorder *r, row_list rows)
 typedef struct input {
     const device_buffer *values;
     bool rounded;
+    size_t at; /* of the first value there */
 } input;
 
 /* Where the results of a product go: y [rows of the step][stride], beginning at column `at`. */
@@ -77,6 +78,9 @@ bool record_rounds(const recorder *r, const device_matrix *const *m, size_t coun
 /* Prepares an input; rounds it if one of the matrices is read in 8 bits, and it is not rounded yet. */
 input record_prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
                      size_t count);
+/* The same of values that begin at value `at` of a buffer, a multiple of STACK_ROWS. */
+input record_prepare_at(const recorder *r, const device_buffer *values, size_t at, size_t columns,
+                        const device_matrix *const *m, size_t count);
 /* Multiplies with the first `count` rows of the stack that begins with m. */
 void record_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows, output out,
                   unsigned finish);
@@ -114,6 +118,11 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
  * matrix reads, in `mixed`, of what heads have read. In device_record_latent.c. */
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
 void record_latent_results(const recorder *r, uint32_t layer);
+
+/* Records the mixer of RWKV-7 up to its output matrix; and makes v->normed the mixture that the layer's network reads. In
+ * device_record_rwkv.c. */
+void record_rwkv(const recorder *r, uint32_t layer);
+void record_mix_network(const recorder *r, uint32_t layer);
 
 /* Records a layer's mixer up to its output matrix. In device_record_mixers.c. */
 void record_mixer(const recorder *r, uint32_t layer);

@@ -145,6 +145,10 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
     const recurrent_states *states = &r->ds->recurrent;
     const recurrent_shape *shape = &r->model->layers[layer].recurrent;
     bool delta = shape->rule == RECURRENCE_DELTA;
+    if (shape->rule == RECURRENCE_RWKV7) {
+        record_rwkv(r, layer);
+        return;
+    }
     uint32_t keys = shape->key_count, n = shape->key_length, width = recurrent_width(shape);
     size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin;
 

@@ -25,12 +25,19 @@ void record_changed(const recorder *r)
 input record_prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
                      size_t count)
 {
-    input in = {values, record_rounds(r, m, count)};
+    return record_prepare_at(r, values, 0, columns, m, count);
+}
+
+input record_prepare_at(const recorder *r, const device_buffer *values, size_t at, size_t columns,
+                        const device_matrix *const *m, size_t count)
+{
+    input in = {values, record_rounds(r, m, count), at};
     if (!in.rounded || *r->rounded == values)
         return in;
     *r->rounded = values == r->v->normed ? values : NULL; /* others change with no notice */
-    LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
-           BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));
+    LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS),
+           BUFFER_FROM(values, at * sizeof(float)), BUFFER(r->v->q8), BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums),
+           UINT(columns));
     return in;
 }
 
@@ -46,8 +53,9 @@ static void stack_many(const recorder *r, const device_matrix *m, uint32_t count
                BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride),
                UINT(finish));
     else
-        LAUNCH(r, device_kernel_of(OF_PRODUCT_MANY, m->format), items, w, scales, BUFFER(in->values), y, UINT(count),
-               UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT_MANY, m->format), items, w, scales,
+               BUFFER_FROM(in->values, in->at * sizeof(float)), y, UINT(count), UINT(m->columns), UINT(out.stride),
+               UINT(finish));
 }
 
 void record_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows, output out,
@@ -63,8 +71,9 @@ void record_stack(const recorder *r, const device_matrix *m, uint32_t count, con
                BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride),
                UINT(finish));
     else
-        LAUNCH(r, device_kernel_of(OF_PRODUCT, m->format), items, w, scales, LIST(rows), BUFFER(in->values), y,
-               UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_kernel_of(OF_PRODUCT, m->format), items, w, scales, LIST(rows),
+               BUFFER_FROM(in->values, in->at * sizeof(float)), y, UINT(count), UINT(m->columns), UINT(out.stride),
+               UINT(finish));
 }
 
 void record_product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,

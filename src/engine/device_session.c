@@ -44,6 +44,11 @@ mixer_row device_mixer_row(const model_layer *l)
 {
     mixer_input inputs[MIXER_INPUTS];
     mixer_row row = {0};
+    size_t pitch = stacked(recurrent_width(&l->recurrent));
+    if (l->recurrent.rule == RECURRENCE_RWKV7) /* beside what these matrices make, what others do (WKV_...) */
+        return (mixer_row){
+            {[MIXER_QUERY] = WKV_QUERY * pitch, [MIXER_KEY] = WKV_KEY * pitch, [MIXER_VALUE] = WKV_VALUE * pitch},
+            WKV_VECTORS * pitch};
     device_mixer_inputs(l, inputs);
     for (unsigned i = 0; i < MIXER_INPUTS; i++) {
         row.at[i] = row.stride;
@@ -53,10 +58,11 @@ mixer_row device_mixer_row(const model_layer *l)
 }
 
 /* Of the layers on the device the most neurons (that a token uses), hidden units of a predictor, hidden units of experts'
- * masks, neurons of the experts whose `down` is as stored, and results of the matrices that read a mixer's input. */
+ * masks, neurons of the experts whose `down` is as stored, results of the matrices that read a mixer's input, and hidden units of
+ * all rows of the maps of low rank. */
 typedef struct widths {
     uint32_t neurons, hidden, masks, stock;
-    size_t projected;
+    size_t projected, low_rank;
 } widths;
 
 static widths widest_rows(const hearth_session *s)
@@ -67,6 +73,8 @@ static widths widest_rows(const hearth_session *s)
         size_t projected = device_mixer_row(&s->engine->model->layers[i]).stride;
         if (s->engine->layers[i].form != FORM_HOST)
             w.projected = w.projected > projected ? w.projected : projected;
+        size_t low_rank = device_low_rank_values(&s->engine->model->layers[i].recurrent, device_rows(s));
+        w.low_rank = w.low_rank > low_rank ? w.low_rank : low_rank;
         w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
         if (l->router.w && (l->down.w || l->shared.down.w))
@@ -200,6 +208,9 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->short_query = take(t, DEVICE_MEMORY, rows * most.short_query, word, vectors);
     v->head_in = take(t, DEVICE_MEMORY, rows * head_in, word, vectors);
     v->head_out = take(t, DEVICE_MEMORY, rows * heads * most.head_out, word, vectors);
+    v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * most.rwkv)), word, vectors);
+    v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, vectors);
+    v->first_value = take(t, DEVICE_MEMORY, rows * most.rwkv, word, vectors);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
@@ -239,6 +250,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->first_value = take(t, DEVICE_PINNED, rows * most.rwkv, word, bus);
     m->entered = take(t, DEVICE_PINNED, entered_rows(s) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
@@ -378,10 +390,12 @@ static float *own_stream(const hearth_session *s, uint32_t i)
     return s->scratch.streams + i * s->batch * s->engine->model->hyper.embedding_length;
 }
 
-/* Read the residual stream from the mirror, all streams where there are several, and write it there. */
+/* Read the residual stream from the mirror, all streams where there are several, and the first layer's values, and write it there. */
 static void fetch_residual(const hearth_session *s, size_t count)
 {
     fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
+    if (device_has_first_values(s->engine->model))
+        fetch(s->scratch.rwkv.first_value, s->device->mirror.first_value, row_bytes(s, count));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(own_stream(s, i), mirrored_stream(s, i), row_bytes(s, count));
 }
@@ -389,6 +403,8 @@ static void fetch_residual(const hearth_session *s, size_t count)
 static void put_residual(const hearth_session *s, size_t count)
 {
     put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
+    if (device_has_first_values(s->engine->model))
+        put(s->device->mirror.first_value, s->scratch.rwkv.first_value, row_bytes(s, count));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
 }

@@ -23,18 +23,21 @@ typedef struct device_vectors {
     device_buffer *query, *key;              /* [R][Q], [R][K]  of latent attention, with letters as in scratch */
     device_buffer *query_in, *short_query;   /* [R][query_rank], [R][H * (n + r)]                          */
     device_buffer *head_in, *head_out;       /* [H][R][n or C], [H][R][C or V]                             */
-    device_buffer *partial, *mixed;          /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
-    device_buffer *states;                   /* those of `recurrent` below                                */
-    device_buffer *per_layer;                /* inputs of the layers' own: device_own_input               */
-    device_buffer *per_layer_gate;           /* [R][p]                                                    */
-    device_buffer *hidden, *score;           /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
+    device_buffer *mixtures,
+        *low_rank;                  /* of RWKV-7: [RWKV_INPUTS][R][d] mixtures of inputs; hidden units of its maps */
+    device_buffer *first_value;     /* [R][d]  the first layer's values                          */
+    device_buffer *partial, *mixed; /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
+    device_buffer *states;          /* those of `recurrent` below                                */
+    device_buffer *per_layer;       /* inputs of the layers' own: device_own_input               */
+    device_buffer *per_layer_gate;  /* [R][p]                                                    */
+    device_buffer *hidden, *score;  /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
-    device_buffer *mask_list, *mask_listed;  /* [R][H], [R]  rows of those masks                          */
-    device_buffer *first, *second;           /* [R][n]  first becomes the activations; it has room for both results of
+    device_buffer *mask_list, *mask_listed; /* [R][H], [R]  rows of those masks                          */
+    device_buffer *first, *second;          /* [R][n]  first becomes the activations; it has room for both results of
                                               * one token, each rounded up to STACK_ROWS */
-    device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
-    device_buffer *listed[TOTALS];           /* [R]                                                 */
-    device_buffer *shared_listed[TOTALS];    /* [R]  of the shared expert, where that is apart       */
+    device_buffer *lists[TOTALS];           /* [R][n]  let through, fired, active                  */
+    device_buffer *listed[TOTALS];          /* [R]                                                 */
+    device_buffer *shared_listed[TOTALS];   /* [R]  of the shared expert, where that is apart       */
     device_buffer *apart;           /* [R][latent or d]  what experts read where the shared one reads something else,
                                             * then a sum: of theirs in their width, or of the network that they lie beside */
     device_buffer *router, *shares; /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
@@ -60,6 +63,7 @@ typedef struct device_mirror {
     device_buffer *step, *x, *streams, *normed, *hidden, *answer, *totals, *logits;
     device_buffer *stream[STREAM_BUFFERS];
     device_buffer *shared_answer;
+    device_buffer *first_value;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
     device_buffer *per_layer;
@@ -189,6 +193,9 @@ typedef struct mixer_row {
 } mixer_row;
 mixer_row device_mixer_row(const model_layer *l);
 
+/* Returns the hidden units of all maps of low rank of a layer, of so many rows, each map's at a multiple of STACK_ROWS. */
+size_t device_low_rank_values(const recurrent_shape *shape, size_t rows);
+
 /* Returns the bytes from one stream of the residual to the next in `streams`, in a step of so many rows. */
 static inline size_t device_stream_bytes(const hyperparameters *h, size_t rows)
 {
@@ -199,6 +206,12 @@ static inline size_t device_stream_bytes(const hyperparameters *h, size_t rows)
 static inline uint32_t device_streams(const hyperparameters *h)
 {
     return h->stream_count > 1 ? h->stream_count : 0;
+}
+
+/* Returns whether layers read the first one's values, which then cross the bus with the residual. */
+static inline bool device_has_first_values(const hearth_model *m)
+{
+    return m->layers[0].recurrent.rule == RECURRENCE_RWKV7;
 }
 
 /* Returns where the inputs of a layer's own, [rows][p], begin in `per_layer`, in bytes, in a step of so many rows. */

@@ -55,9 +55,14 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
         [MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "shortconv"},
         [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "shortconv gate"},
         [MIXER_INPUT_GATE] = {&l->input_gate, l->input_gate.rows, "shortconv input gate"}};
+    const mixer_input rwkv[MIXER_INPUTS] = {[MIXER_QUERY] = {&l->q, l->q.rows, "time_mix_receptance"},
+                                            [MIXER_KEY] = {&l->k, l->k.rows, "time_mix_key"},
+                                            [MIXER_VALUE] = {&l->v, l->v.rows, "time_mix_value"}};
     const mixer_input *inputs = a->compressed > 0 ? latent : attention;
     if (l->mixer == MIXER_RECURRENT)
-        inputs = l->recurrent.rule == RECURRENCE_SHORT ? convolution : recurrent;
+        inputs = l->recurrent.rule == RECURRENCE_SHORT   ? convolution
+                 : l->recurrent.rule == RECURRENCE_RWKV7 ? rwkv
+                                                         : recurrent;
     memset(out, 0, MIXER_INPUTS * sizeof *out);
     if (l->mixer != MIXER_NONE)
         memcpy(out, inputs, sizeof attention);
@@ -110,10 +115,54 @@ static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
     return upload_whole(l, &to->value_up, &from->value_up, layer, "attn_v_b");
 }
 
-/* Uploads what a recurrent mixer has beside its matrices. */
-static hearth_status upload_recurrent(loader *l, device_layer *to, const model_layer *from)
+/* Uploads what wkv_prepare reads besides. */
+static hearth_status upload_parameters(loader *l, device_layer *to, const model_layer *from)
 {
+    uint32_t d = recurrent_width(&from->recurrent);
+    const float *const each[WKV_PARAMETERS] = {[WKV_REMOVAL_SCALE] = from->removal_scale,
+                                               [WKV_RATE_SHARE] = from->rate_share,
+                                               [WKV_DECAY_BIAS] = from->low_rank[RWKV_DECAY].bias,
+                                               [WKV_RATE_BIAS] = from->low_rank[RWKV_RATE].bias,
+                                               [WKV_SHARE_BIAS] = from->low_rank[RWKV_VALUE].bias};
+    float *all = mem_new_array((size_t)WKV_PARAMETERS * d, sizeof *all);
+    if (!all)
+        return fail_memory(l->error, "parameters", (size_t)WKV_PARAMETERS * d * sizeof *all);
+    for (size_t i = 0; i < WKV_PARAMETERS; i++)
+        if (each[i])
+            memcpy(all + i * d, each[i], d * sizeof *all);
+    hearth_status status = upload_floats(l, &to->wkv_parameters, all, NULL, WKV_PARAMETERS * d, "parameters");
+    mem_free(all);
+    return status;
+}
+
+/* Uploads what the mixer of RWKV-7 has beside the matrices that read its input, and the mixture that its network reads. */
+static hearth_status upload_rwkv(loader *l, device_layer *to, uint32_t layer)
+{
+    static const char *const names[RWKV_LOW_RANKS] = {[RWKV_DECAY] = "time_mix_w",
+                                                      [RWKV_RATE] = "time_mix_a",
+                                                      [RWKV_VALUE] = "time_mix_v",
+                                                      [RWKV_GATE] = "time_mix_g"};
+    const model_layer *from = &l->model->layers[layer];
+    uint32_t d = recurrent_width(&from->recurrent);
+    for (size_t i = 0; i < RWKV_LOW_RANKS; i++) {
+        TRY(upload_whole(l, &to->low_rank[i].in, &from->low_rank[i].in, layer, names[i]));
+        TRY(upload_whole(l, &to->low_rank[i].out, &from->low_rank[i].out, layer, names[i]));
+    }
+    TRY(upload_parameters(l, to, from));
+    TRY(upload_floats(l, &to->input_mix, from->input_mix, NULL, RWKV_INPUTS * d, "mixtures"));
+    TRY(upload_floats(l, &to->network_mix, from->network_mix, NULL, d, "mixture"));
+    TRY(upload_floats(l, &to->bonus, from->bonus, NULL, d, "bonus"));
+    TRY(upload_floats(l, &to->recurrent_norm, from->recurrent_norm, NULL, d, "recurrent norm"));
+    return upload_floats(l, &to->recurrent_norm_bias, from->recurrent_norm_bias, NULL, d, "recurrent norm's bias");
+}
+
+/* Uploads what a recurrent mixer has beside its matrices. */
+static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
     const recurrent_shape *r = &from->recurrent;
+    if (r->rule == RECURRENCE_RWKV7)
+        return upload_rwkv(l, to, layer);
     uint32_t channels = recurrent_channels(r), heads = r->head_count;
     const struct {
         device_buffer **to;
@@ -184,7 +233,7 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
     TRY(upload_streams(l, to, layer));
     if (from->mixer != MIXER_RECURRENT)
         return upload_whole(l, &to->mixer_output, &from->attention_output, layer, "attn_output");
-    TRY(upload_recurrent(l, to, from));
+    TRY(upload_recurrent(l, to, layer));
     return upload_whole(l, &to->mixer_output, &from->recurrent_output, layer, "ssm_out");
 }
 
@@ -230,6 +279,9 @@ static hearth_status upload_all(loader *l, const hearth_placement *p)
         TRY(upload_matrix(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
     if (p->embedding == PLACEMENT_DEVICE && m->positions.data)
         TRY(upload_matrix(l, &l->to->positions, &m->positions, NULL, m->positions.rows, "position_embd"));
+    if (p->embedding == PLACEMENT_DEVICE)
+        TRY(upload_norm(l, &l->to->embedding_norm, &m->embedding_norm, NULL, m->hyper.embedding_length,
+                        "embedding norm"));
     if (p->head == PLACEMENT_DEVICE)
         TRY(upload_matrix(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
     l->done = l->total;
@@ -322,7 +374,6 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
-        {l->input_mix, "is of RWKV-7"},
         {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),
          "has a gated shared expert, and a router or other experts that read something else"},
         {device_apart(l) && (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
@@ -437,20 +488,41 @@ void device_weights_destroy(device_weights *w)
                                      l->streams.laurel_norm,
                                      l->query_in_norm,
                                      l->compressed_norm};
-        device_buffer *floats[] = {l->qkv_bias,        l->attention_output_bias,
-                                   l->sinks,           l->gate_bias,
-                                   l->up_bias,         l->down_bias,
-                                   l->router_bias,     l->router_correction,
-                                   l->expert_scales,   l->expert_ranges,
-                                   l->expert_owners,   l->mask_ranges,
-                                   l->step_bias,       l->decay,
-                                   l->convolution,     l->convolution_bias,
-                                   l->shared_ranges,   l->shared_owners,
-                                   l->fired,           l->skip,
-                                   l->recurrent_norm,  l->streams.predict,
-                                   l->streams.correct, l->streams.correct_scale};
+        device_buffer *floats[] = {l->qkv_bias,
+                                   l->attention_output_bias,
+                                   l->sinks,
+                                   l->gate_bias,
+                                   l->up_bias,
+                                   l->down_bias,
+                                   l->router_bias,
+                                   l->router_correction,
+                                   l->expert_scales,
+                                   l->expert_ranges,
+                                   l->expert_owners,
+                                   l->mask_ranges,
+                                   l->step_bias,
+                                   l->decay,
+                                   l->convolution,
+                                   l->convolution_bias,
+                                   l->shared_ranges,
+                                   l->shared_owners,
+                                   l->fired,
+                                   l->skip,
+                                   l->recurrent_norm,
+                                   l->streams.predict,
+                                   l->streams.correct,
+                                   l->streams.correct_scale,
+                                   l->input_mix,
+                                   l->network_mix,
+                                   l->wkv_parameters,
+                                   l->bonus,
+                                   l->recurrent_norm_bias};
         for (size_t k = 0; k < MIXER_INPUTS; k++)
             drop(&l->inputs[k]);
+        for (size_t k = 0; k < RWKV_LOW_RANKS; k++) {
+            drop(&l->low_rank[k].in);
+            drop(&l->low_rank[k].out);
+        }
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
         drop(&l->per_layer_gate);
@@ -468,6 +540,8 @@ void device_weights_destroy(device_weights *w)
         mem_free(l->ranges);
     }
     drop(&w->embedding);
+    device_buffer_destroy(w->embedding_norm.weight);
+    device_buffer_destroy(w->embedding_norm.bias);
     drop(&w->positions);
     drop(&w->head);
     mem_free(w->layers);

@@ -65,6 +65,10 @@ typedef struct device_layer {
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */
     device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
+    struct {
+        device_matrix in, out;
+    } low_rank[RWKV_LOW_RANKS]; /* as in model_layer, like the following; the parameters as P_WKV_PREPARE has them */
+    device_buffer *input_mix, *network_mix, *wkv_parameters, *bonus, *recurrent_norm_bias;
     uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
     uint32_t *rows;        /* [n] rows of the model's matrices, ascending until some are replaced */
     device_buffer
@@ -111,7 +115,8 @@ typedef struct device_weights {
     uint32_t layer_count;          /* of the model                               */
     device_layer *layers;          /* [layer_count] zeroed for layers of the CPU */
     device_matrix embedding, head; /* if the placement puts them there           */
-    device_matrix positions;       /* with the embedding                         */
+    device_matrix positions;       /* with the embedding, ...                    */
+    device_norm embedding_norm;    /* ... like its norm                          */
     uint64_t bytes;                /* taken in the memory of the device          */
     stream_figures stream;         /* what sessions measured of streaming, ...   */
     bool stream_measured;          /* ... if one has                             */

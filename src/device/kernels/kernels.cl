@@ -26,6 +26,8 @@
 
 #include "recurrent.cl"
 
+#include "rwkv.cl"
+
 #include "streams.cl"
 
 #include "neurons.cl"

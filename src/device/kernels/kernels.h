@@ -98,6 +98,7 @@
 #define ATTEND_POSITIONS  128  /* positions of one split of attend, and of a page of the cache  */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
 #define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
+#define SQUASHED_VALUES   256  /* values of one item of squash                                  */
 #define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
 #define ACTIVATE_NEURONS  256  /* neurons of one item of activate                               */
 #define TALLIED_NEURONS   256  /* neurons of one item of tally                                  */
@@ -299,6 +300,53 @@
 #define P_NORM_GATED(B, V, F) \
     B(float, x) B(const float, gate) B(const float, weight) V(ranges) V(length) V(stride) V(before) F(epsilon)
 
+/* RWKV-7's mixer. Its vectors lie in rows x [T][stride], each of heads * length values and `pitch` values behind the one before. */
+#define WKV_QUERY   0
+#define WKV_KEY     1
+#define WKV_VALUE   2
+#define WKV_DECAY   3 /* made by two matrices of low rank; wkv_prepare makes it what a column of the state keeps */
+#define WKV_RATE    4 /* likewise; becomes what is removed of the state                                         */
+#define WKV_SHARE   5 /* likewise; of the first layer's values                                                  */
+#define WKV_GATE    6
+#define WKV_ASKED   7 /* made by wkv_prepare                                                                    */
+#define WKV_VECTORS 8
+/* The parameters of wkv_prepare, each as long: [WKV_PARAMETERS][heads * length]. */
+#define WKV_REMOVAL_SCALE 0
+#define WKV_RATE_SHARE    1
+#define WKV_DECAY_BIAS    2
+#define WKV_RATE_BIAS     3
+#define WKV_SHARE_BIAS    4
+#define WKV_PARAMETERS    5
+#define WKV_LARGEST_DECAY 0.6065306597126334f /* exp(-1/2) */
+
+/* Mixes each row of x [T][columns] with that of the token before, which `states` has, and keeps it there in its place:
+ * out[j][t][c] = x[t][c] + mix[j][c] * (before[c] - x[t][c]) for so many inputs; out[j] is `apart` values behind out[j - 1].
+ * mix [inputs][columns]; out may be x if inputs is 1; before is zero for the first row of a sequence.
+ * items: ceil(columns / CONVOLVE_CHANNELS) */
+#define P_MIX_INPUTS(B, V, F) \
+    B(const float, x) B(const float, mix) B(float, states) B(float, out) V(columns) V(inputs) V(apart) V(length)
+
+/* Replaces x [T][tanhs] by their tanh, and [T][sigmoids], `apart` values behind x, by their logistic function.
+ * items: ceil(R * (tanhs + sigmoids) / SQUASHED_VALUES) */
+#define P_SQUASH(B, V, F) B(float, x) V(tanhs) V(sigmoids) V(apart)
+
+/* Makes of the vectors what the steps of the states read (recurrent_shape in model/layer.h). first_value [T][heads * length]: with
+ * is_first 1 it becomes the values; else values move towards it by their share.   items: R * heads */
+#define P_WKV_PREPARE(B, V, F)                                                                                  \
+    B(float, x) B(const float, parameters) B(float, first_value) V(heads) V(length) V(pitch) V(stride) V(is_first)
+
+/* Takes the states S [heads][columns][columns] through the rows of a step: S = S diag(decay) + v k' - (S asked) removed', out = S q.
+ * out [T][heads * columns]; the state in the next place lies `length` floats further.
+ * items: heads * ceil(columns / RECUR_ROWS) */
+#define P_RECUR_COLUMNS(B, V, F) \
+    B(const float, x) B(float, states) B(float, out) V(heads) V(columns) V(pitch) V(stride) V(length)
+
+/* Norms each head of out [T][heads * length] by its mean and deviation, with weight and bias [heads * length], adds its value
+ * times the sum of query * key * bonus, bonus [heads * length], and multiplies the result with its gate.   items: R * heads */
+#define P_WKV_FINISH(B, V, F)                                                                                   \
+    B(float, out) B(const float, x) B(const float, weight) B(const float, bias) B(const float, bonus)          \
+        V(heads) V(length) V(pitch) V(stride) F(epsilon)
+
 /* Ordered compaction: selects the values of each token that pass the rule. values [T][n], of which the first
  * (ids ? id_count[t] : n) are used. ids [R][n]: the id of each value; NULL: its place. bias[id] is added first
  * (NULL: none). Writes the ids of the selected values in order to list [R][n], the values with bias to selected
@@ -418,6 +466,8 @@
     X(attend_f32, P_ATTEND, BY_LARGE_GROUP) X(attend_f16, P_ATTEND, BY_LARGE_GROUP) X(attend_q8_0, P_ATTEND, BY_LARGE_GROUP) \
     X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
+    X(mix_inputs, P_MIX_INPUTS, BY_GROUP) X(squash, P_SQUASH, BY_GROUP) X(wkv_prepare, P_WKV_PREPARE, BY_GROUP) \
+    X(recur_columns, P_RECUR_COLUMNS, BY_GROUP) X(wkv_finish, P_WKV_FINISH, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
     X(tally, P_TALLY, BY_GROUP) X(move, P_MOVE, BY_GROUP) \
