@@ -46,6 +46,10 @@ static const struct {
                   "{{ '### ' ~ ('Response' if m.role == 'assistant' else 'Instruction') ~ ':\\n' ~ m.content }}"
                   "{{ (eos_token if m.role == 'assistant' else '') ~ '\\n\\n' }}{%- endfor -%}"
                   "{%- if add_generation_prompt -%}{{ '### Response:\\n' }}{%- endif -%}"},
+    {"rwkv-world",
+     "{%- set names = {'system': 'System', 'user': 'User', 'assistant': 'Assistant'} -%}{{- bos_token -}}"
+     "{%- for m in messages -%}{{ names[m.role] ~ ': ' ~ m.content.split('</think>')[-1] | trim ~ '\\n\\n' }}"
+     "{%- endfor -%}{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"},
 };
 
 #define COUNT (sizeof templates / sizeof *templates)

@@ -9,6 +9,7 @@
 #include "../base/sized.h"
 #include "../file/gguf.h"
 #include "../file/sentencepiece.h"
+#include "../text/rwkv_vocabulary.h"
 #include "../text/tokenizer_json.h"
 
 #include <fnmatch.h>
@@ -247,6 +248,8 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
         return open_vocabulary(out, path, tokenizer_json_add, error);
     if (fnmatch("*tokenizer.model", path, 0) == 0)
         return open_vocabulary(out, path, sentencepiece_add, error);
+    if (fnmatch("*" RWKV_VOCABULARY_FILE, path, 0) == 0)
+        return open_vocabulary(out, path, rwkv_vocabulary_add, error);
     hearth_status status = gguf_open_any(out, path, error);
     if (status == HEARTH_FORMAT && fnmatch("*.safetensors", path, 0) == 0)
         return fail(error, status, "%s: is a safetensors file; name its folder", path);

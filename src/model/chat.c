@@ -21,14 +21,27 @@ static hearth_status unknown_name(const checkpoint *c, const char *name, hearth_
                 all);
 }
 
+/* Replaces a template that is no more than the name of one that hearth has, as files of RWKV have it, by that one. */
+static void use_named(span *source)
+{
+    const char *name;
+    for (size_t i = 0; (name = named_template_at(i)); i++)
+        if (span_equal(*source, span_of(name))) {
+            *source = named_template_find(name);
+            return;
+        }
+}
+
 hearth_status model_chat_source(const checkpoint *c, const char *name, span *out, hearth_error *error)
 {
     char key[128];
     bool found;
     snprintf(key, sizeof key, "%s%s%s", KEY_TEMPLATE, name ? "." : "", name ? name : "");
     TRY(checkpoint_get_string(c, key, out, &found, error));
-    if (found)
+    if (found) {
+        use_named(out);
         return HEARTH_OK;
+    }
     if (!name)
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: chat template: the model has none; --chat-template takes a name, such as chatml, or a file",

@@ -4,6 +4,7 @@
 
 #include "../base/file.h"
 #include "../base/memory.h"
+#include "../chat/named.h"
 #include "../chat/template.h"
 
 #include <string.h>
@@ -52,9 +53,21 @@ static hearth_status add_file(checkpoint *c, const char *folder, hearth_error *e
     return status;
 }
 
+/* Adds the format of RWKV's chats where a folder with its vocabulary has none, as llama.cpp's converter does. */
+static hearth_status add_world(checkpoint *c, hearth_error *error)
+{
+    span kind;
+    bool found;
+    TRY(checkpoint_get_string(c, "tokenizer.ggml.model", &kind, &found, error));
+    if (!found || !span_equal(kind, span_of("rwkv")) || checkpoint_find(c, KEY_TEMPLATE))
+        return HEARTH_OK;
+    return set_template(c, "default", named_template_find("rwkv-world"), error);
+}
+
 hearth_status huggingface_add_chat(checkpoint *c, const char *folder, const json_t *settings, const char *name,
                                    hearth_error *error)
 {
     TRY(add_settings(c, json_object_get(settings, "chat_template"), name, error));
-    return add_file(c, folder, error);
+    TRY(add_file(c, folder, error));
+    return add_world(c, error);
 }

@@ -1,6 +1,6 @@
 /* huggingface_tokenizer.c - reads the vocabulary of a Hugging Face folder.
  *
- * tokenizer.model, tokenizer.json, or vocab.json with merges.txt has the pieces: the first of them that there is.
+ * tokenizer.model, tokenizer.json, vocab.json with merges.txt, or RWKV's list has the pieces: the first of them that there is.
  * Fine-tuned models add tokens to them (added_tokens.json, tokenizer_config.json), and the embedding may have rows
  * without a token. Both are filled in as llama.cpp's converter does, so that every row has a token. */
 #include "huggingface.h"
@@ -8,6 +8,7 @@
 #include "hyper.h"
 
 #include "../file/sentencepiece.h"
+#include "../text/rwkv_vocabulary.h"
 #include "../text/tokenizer_json.h"
 
 #include <errno.h>
@@ -278,6 +279,7 @@ static hearth_status add_all(vocabulary *v, const char *folder, const json_t *co
     }
     TRY_OR(done, status, huggingface_add_chat(v->out, folder, settings, name, v->error));
     TRY_OR(done, status, set_ids(v, config, generation, settings));
+    TRY_OR(done, status, rwkv_vocabulary_finish(v->out, v->error));
     status = finish(v);
 done:
     json_decref(settings);
@@ -298,11 +300,12 @@ static hearth_status keep_reason(checkpoint *c, const char *folder, const hearth
 }
 
 /* The files that may hold the vocabulary; the first that there is is read. */
-enum { TOKENIZER_MODEL, TOKENIZER_JSON, TOKENIZER_LISTS, TOKENIZER_FILES };
+enum { TOKENIZER_MODEL, TOKENIZER_JSON, TOKENIZER_LISTS, TOKENIZER_RWKV, TOKENIZER_FILES };
 static const char *const tokenizer_files[TOKENIZER_FILES] = {
     [TOKENIZER_MODEL] = "tokenizer.model",
     [TOKENIZER_JSON] = "tokenizer.json",
     [TOKENIZER_LISTS] = "vocab.json",
+    [TOKENIZER_RWKV] = RWKV_VOCABULARY_FILE,
 };
 
 /* Adds vocab.json and merges.txt, cut as the class in tokenizer_config.json does. */
@@ -333,6 +336,7 @@ static hearth_status add_pieces(checkpoint *c, const char *folder, bool *found, 
         if (*found)
             status = i == TOKENIZER_MODEL  ? sentencepiece_add(c, path, error)
                      : i == TOKENIZER_JSON ? tokenizer_json_add(c, path, error)
+                     : i == TOKENIZER_RWKV ? rwkv_vocabulary_add(c, path, error)
                                            : add_lists(c, folder, path, error);
         mem_free(path);
         if (*found || status != HEARTH_OK)
@@ -366,5 +370,5 @@ const char *model_tokenizer_missing(const checkpoint *source)
         return source->vocabulary_problem;
     if (!file_is_folder(path))
         return "the file holds no vocabulary";
-    return "the folder has no tokenizer.model, tokenizer.json, or vocab.json";
+    return "the folder has no tokenizer.model, tokenizer.json, vocab.json, or " RWKV_VOCABULARY_FILE;
 }

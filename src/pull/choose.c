@@ -2,6 +2,7 @@
 #include "choose.h"
 
 #include "../file/gguf_split.h"
+#include "../text/rwkv_vocabulary.h"
 #include "remote_name.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ static const char *const described_by[] = {
     "tokenizer.json",      "tokenizer_config.json",
     "tokenizer.model",     "vocab.json",
     "merges.txt",          "added_tokens.json",
-    "chat_template.jinja",
+    "chat_template.jinja", RWKV_VOCABULARY_FILE,
 };
 
 /* GGUF files that are no language models: what turns pictures into embeddings, and importance matrices. */

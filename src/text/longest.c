@@ -1,51 +1,10 @@
 /* longest.c - RWKV's vocabulary: a text is cut into the longest piece at each place, from left to right. There are neither merges
  * nor words, and pieces are bytes: a file spells those that are not ASCII, and controls, by escapes as Python's bytes have them. */
+#include "escapes.h"
 #include "kind.h"
 #include "sorted_pieces.h"
 
 #include <string.h>
-
-/* Returns the value of a hexadecimal digit; -1: it is none. */
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* Writes the byte that an escape stands for (from a backslash on); returns the characters of it, 0: it is none. */
-static size_t read_escape(span text, char *out)
-{
-    static const char letters[] = "tnr\\'\"", meant[] = "\t\n\r\\'\"";
-    if (text.size < 2)
-        return 0;
-    const char *letter = memchr(letters, text.data[1], sizeof letters - 1);
-    if (letter) {
-        *out = meant[letter - letters];
-        return 2;
-    }
-    int high = text.size >= 4 && text.data[1] == 'x' ? digit_of(text.data[2]) : -1,
-        low = high < 0 ? -1 : digit_of(text.data[3]);
-    if (low < 0)
-        return 0;
-    *out = (char)(16 * high + low);
-    return 4;
-}
-
-/* Writes the bytes of a spelling, at most as many as it has; returns false where an escape is none. */
-static bool unescape(span text, char *out, size_t *size)
-{
-    *size = 0;
-    for (size_t i = 0, used; i < text.size; i += used) {
-        used = 1;
-        out[*size] = text.data[i];
-        if (text.data[i] == '\\' && !(used = read_escape((span){text.data + i, text.size - i}, out + *size)))
-            return false;
-        ++*size;
-    }
-    return true;
-}
 
 /* Lists the pieces that plain text can produce, by their bytes. */
 static hearth_status list_pieces(sorted_pieces *p, const vocabulary *v, char *block, const checkpoint *c,
@@ -57,7 +16,7 @@ static hearth_status list_pieces(sorted_pieces *p, const vocabulary *v, char *bl
         span bytes = {block, 0};
         if (t->type != TOKEN_NORMAL || t->text.size == 0)
             continue;
-        if (!unescape(t->text, block, &bytes.size))
+        if (!escapes_read(t->text, false, block, &bytes.size))
             return fail(error, HEARTH_FORMAT, "%s: token %u: has an escape that means no byte", c->path, id);
         block += bytes.size;
         p->items[p->count++] = (sorted_piece){bytes, id};
@@ -119,7 +78,7 @@ size_t longest_spell(const vocabulary *v, int32_t id, char *out)
 {
     const token *t = &v->tokens[id];
     size_t size;
-    if (unescape(t->text, out, &size))
+    if (escapes_read(t->text, false, out, &size))
         return size;
     memcpy(out, t->text.data, t->text.size); /* of no plain piece: its spelling */
     return t->text.size;

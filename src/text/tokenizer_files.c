@@ -1,4 +1,5 @@
-/* tokenizer_files.c - reads the files that tokenizer_json.c and tokenizer_lists.c parse. */
+/* tokenizer_files.c - reads the files that tokenizer_json.c, tokenizer_lists.c and rwkv_vocabulary.c parse. */
+#include "rwkv_vocabulary.h"
 #include "tokenizer_json.h"
 
 #include "../base/file.h"
@@ -18,6 +19,15 @@ hearth_status tokenizer_json_add(checkpoint *c, const char *path, hearth_error *
     span text;
     TRY(read_file(&text, path, error));
     hearth_status status = tokenizer_json_parse(c, text, path, error);
+    mem_free((void *)text.data);
+    return status;
+}
+
+hearth_status rwkv_vocabulary_add(checkpoint *c, const char *path, hearth_error *error)
+{
+    span text;
+    TRY(read_file(&text, path, error));
+    hearth_status status = rwkv_vocabulary_parse(c, text, path, error);
     mem_free((void *)text.data);
     return status;
 }
