@@ -9,6 +9,7 @@
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
+ * Covers: src/model/huggingface_rwkv.c
  * Covers: src/model/huggingface_scaled.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/huggingface_ternary.c
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The tiny model, whatever the config says: 2 layers, d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 16 positions,
  * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. Recurrent mixers: 4 heads of 2 values, 2 keys of 4, a
- * convolution over 3 tokens. Inputs of 4 values of a layer's own, 3 streams, 2 values beside attention. */
+ * convolution over 3 tokens; of RWKV-7 2 heads of 4, maps of rank 4 and 2. Inputs of 4 values of a layer's own, 3 streams, 2 values beside attention. */
 enum { LAYERS = 2, EXPERTS = 4 };
 static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_EMBEDDING] = 8,
@@ -76,6 +77,11 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_CHANNELS] = 24,
                                                 [DIMENSION_RECURRENT_IN] = 36,
                                                 [DIMENSION_CONVOLUTION] = 3,
+                                                [DIMENSION_MIXTURES] = RWKV_INPUTS,
+                                                [DIMENSION_DECAY_RANK] = 4,
+                                                [DIMENSION_RATE_RANK] = 4,
+                                                [DIMENSION_VALUE_RANK] = 2,
+                                                [DIMENSION_GATE_RANK] = 4,
                                                 [DIMENSION_PER_LAYER] = 4,
                                                 [DIMENSION_PER_LAYERS] = LAYERS * 4,
                                                 [DIMENSION_PER_LAYER_VOCABULARY] = 6,
@@ -173,7 +179,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
  * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; a one gate for each
- * head. The last layer has with k no keys and values, with v no values, with w twice
+ * head; t mixtures of inputs one by one. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
@@ -247,6 +253,20 @@ static hearth_status add_blocks(checkpoint *c, const char *plain, uint64_t rows)
     return HEARTH_OK;
 }
 
+/* Adds the mixtures of a layer one by one. */
+static hearth_status add_mixtures(checkpoint *c, uint32_t layer)
+{
+    stored_tensor t = {.format = FORMAT_BF16, .rank = 3, .shape = {8, 1, 1, 1}, .data = values};
+    t.size_bytes = 8 * sizeof(*values);
+    for (const char *letter = "rwkvag"; *letter; letter++) {
+        char name[TENSOR_NAME_SIZE];
+        snprintf(name, sizeof(name), "model.layers.%u.attn.x_%c", layer, *letter);
+        t.name = name;
+        TRY(checkpoint_add_tensor(c, &t, NULL));
+    }
+    return HEARTH_OK;
+}
+
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
 static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, const char *sets,
                                 uint32_t layer)
@@ -256,6 +276,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     uint64_t columns = size_of(f, sets, layer, r->columns), rows = size_of(f, sets, layer, r->rows);
     if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
         return HEARTH_OK; /* one tensor holds both */
+    if (folder && r->rows == DIMENSION_MIXTURES && has_letter(sets, 't'))
+        return add_mixtures(c, layer);
     if (folder && r->rows == DIMENSION_POSITIONS)
         rows += f->dropped_positions;
     if (folder && (r->flags & TENSOR_TRANSPOSED)) {
