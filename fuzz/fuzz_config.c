@@ -407,9 +407,44 @@ static void touch_attention(const model_layer *l, uint32_t d)
         abort();
 }
 
+static void touch_rwkv(const model_layer *l)
+{
+    const recurrent_shape *r = &l->recurrent;
+    const matrix *const whole[] = {&l->q, &l->k, &l->v, &l->recurrent_output};
+    const float *const vectors[] = {l->removal_scale,  l->rate_share,          l->bonus,
+                                    l->recurrent_norm, l->recurrent_norm_bias, l->network_mix};
+    uint32_t d = recurrent_width(r);
+    for (size_t k = 0; k < sizeof(whole) / sizeof(*whole); k++) {
+        touch_matrix(whole[k]);
+        if (!whole[k]->data || whole[k]->rows != d || whole[k]->columns != d)
+            abort();
+    }
+    for (size_t k = 0; k < sizeof(vectors) / sizeof(*vectors); k++) {
+        touch_values(vectors[k], d);
+        if (!vectors[k])
+            abort();
+    }
+    touch_values(l->input_mix, (uint64_t)RWKV_INPUTS * d);
+    for (size_t k = 0; k < RWKV_LOW_RANKS; k++) {
+        const low_rank_map *m = &l->low_rank[k];
+        touch_matrix(&m->in);
+        touch_matrix(&m->out);
+        touch_values(m->bias, d);
+        if (m->in.rows != r->ranks[k] || m->out.columns != r->ranks[k] || (r->ranks[k] > 0 && m->out.rows != d) ||
+            (r->ranks[k] > 0 && !m->bias != (k == RWKV_GATE)))
+            abort();
+    }
+    if (!l->input_mix || r->window != 2 || r->key_length != r->value_length || r->head_count * r->key_length != d)
+        abort();
+}
+
 static void touch_recurrent(const model_layer *l)
 {
     const recurrent_shape *r = &l->recurrent;
+    if (r->rule == RECURRENCE_RWKV7) {
+        touch_rwkv(l);
+        return;
+    }
     const matrix *const all[] = {&l->recurrent_in, &l->recurrent_gate, &l->convolved,
                                  &l->step,         &l->beta,           &l->recurrent_output};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
@@ -512,6 +547,7 @@ static void touch_model(const hearth_model *m)
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
     touch_norm(&m->output_norm, h->embedding_length);
+    touch_norm(&m->embedding_norm, h->embedding_length);
     touch_norm(&m->per_layer_norm, h->per_layer_length);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &m->layers[i];
