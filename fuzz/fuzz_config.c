@@ -425,13 +425,13 @@ static void touch_rwkv(const model_layer *l)
             abort();
     }
     touch_values(l->input_mix, (uint64_t)RWKV_INPUTS * d);
-    for (size_t k = 0; k < RWKV_LOW_RANKS; k++) {
+    for (size_t k = 0; k < LOW_RANK_MAPS; k++) {
         const low_rank_map *m = &l->low_rank[k];
         touch_matrix(&m->in);
         touch_matrix(&m->out);
         touch_values(m->bias, d);
         if (m->in.rows != r->ranks[k] || m->out.columns != r->ranks[k] || (r->ranks[k] > 0 && m->out.rows != d) ||
-            (r->ranks[k] > 0 && !m->bias != (k == RWKV_GATE)))
+            (r->ranks[k] > 0 && !m->bias != (k == MAP_GATE)))
             abort();
     }
     if (!l->input_mix || r->window != 2 || r->key_length != r->value_length || r->head_count * r->key_length != d)

@@ -670,7 +670,7 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_begin(c, "move");
     check_move(c, d, &rng);
     check_device_recurrent(c, d, &rng);
-    check_device_rwkv(c, d, &rng);
+    check_device_columns(c, d, &rng);
     check_device_streams(c, d, &rng);
     check_device_experts(c, d, &rng);
 }

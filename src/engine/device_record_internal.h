@@ -119,9 +119,12 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
 void record_latent_results(const recorder *r, uint32_t layer);
 
-/* Records the mixer of RWKV-7 up to its output matrix; and makes v->normed the mixture that the layer's network reads. In
- * device_record_rwkv.c. */
+/* Records the convolution of a recurrent mixer, in place, or of a short one: to mixed. In device_record_mixers.c. */
+void record_convolve(const recorder *r, uint32_t layer, const mixer_row *row);
+/* Record mixers whose states have a decay for each column up to their output matrix: RWKV-7's, and Kimi Delta Attention; and make
+ * v->normed the mixture that the network of an RWKV-7 layer reads. In device_record_columns.c. */
 void record_rwkv(const recorder *r, uint32_t layer);
+void record_kda(const recorder *r, uint32_t layer);
 void record_mix_network(const recorder *r, uint32_t layer);
 
 /* Records a layer's mixer up to its output matrix. In device_record_mixers.c. */

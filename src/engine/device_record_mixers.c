@@ -118,8 +118,7 @@ static void attention(const recorder *r, uint32_t layer)
         record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }
 
-/* Records the convolution of a recurrent mixer, in place, or of a short one: to mixed. */
-static void convolve(const recorder *r, uint32_t layer, const mixer_row *row)
+void record_convolve(const recorder *r, uint32_t layer, const mixer_row *row)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
@@ -145,15 +144,15 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
     const recurrent_states *states = &r->ds->recurrent;
     const recurrent_shape *shape = &r->model->layers[layer].recurrent;
     bool delta = shape->rule == RECURRENCE_DELTA;
-    if (shape->rule == RECURRENCE_RWKV7) {
-        record_rwkv(r, layer);
+    if (recurrent_by_columns(shape)) {
+        (shape->rule == RECURRENCE_KDA ? record_kda : record_rwkv)(r, layer);
         return;
     }
     uint32_t keys = shape->key_count, n = shape->key_length, width = recurrent_width(shape);
     size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin;
 
     mixer_row row = project(r, layer);
-    convolve(r, layer, &row);
+    record_convolve(r, layer, &row);
     if (shape->rule == RECURRENCE_SHORT)
         return;
     device_argument x = BUFFER_FROM(v->projected, row.at[MIXER_CONVOLVED] * sizeof(float));
@@ -170,7 +169,7 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
            UINT(shape->neighbours), UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
     uint32_t normed = delta ? shape->head_count : keys;
     LAUNCH(r, DEVICE_norm_gated, r->rows * normed, BUFFER(v->mixed), gates, BUFFER(l->recurrent_norm), UINT(normed),
-           UINT(width / normed), UINT(stride), UINT(!delta), FLOAT(r->model->hyper.norm_epsilon));
+           UINT(width / normed), UINT(stride), UINT(!delta), UINT(0), FLOAT(r->model->hyper.norm_epsilon));
 }
 
 static void no_mixer(const recorder *r, uint32_t layer)

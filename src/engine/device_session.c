@@ -45,10 +45,12 @@ mixer_row device_mixer_row(const model_layer *l)
     mixer_input inputs[MIXER_INPUTS];
     mixer_row row = {0};
     size_t pitch = stacked(recurrent_width(&l->recurrent));
-    if (l->recurrent.rule == RECURRENCE_RWKV7) /* beside what these matrices make, what others do (WKV_...) */
-        return (mixer_row){
-            {[MIXER_QUERY] = WKV_QUERY * pitch, [MIXER_KEY] = WKV_KEY * pitch, [MIXER_VALUE] = WKV_VALUE * pitch},
-            WKV_VECTORS * pitch};
+    if (recurrent_by_columns(&l->recurrent)) /* beside what these matrices make, what others do (WKV_...) */
+        return (mixer_row){{[MIXER_QUERY] = WKV_QUERY * pitch,
+                            [MIXER_KEY] = WKV_KEY * pitch,
+                            [MIXER_VALUE] = WKV_VALUE * pitch,
+                            [MIXER_BETA] = WKV_SHARE * pitch},
+                           WKV_VECTORS * pitch};
     device_mixer_inputs(l, inputs);
     for (unsigned i = 0; i < MIXER_INPUTS; i++) {
         row.at[i] = row.stride;
@@ -188,6 +190,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     bool attends = s->engine->device_attention > 0;
+    size_t mixing = device_has_first_values(s->engine->model) ? most.columns : 0;
     v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
     v->pages =
         take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t), vectors);
@@ -208,9 +211,9 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->short_query = take(t, DEVICE_MEMORY, rows * most.short_query, word, vectors);
     v->head_in = take(t, DEVICE_MEMORY, rows * head_in, word, vectors);
     v->head_out = take(t, DEVICE_MEMORY, rows * heads * most.head_out, word, vectors);
-    v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * most.rwkv)), word, vectors);
+    v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * mixing)), word, vectors);
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, vectors);
-    v->first_value = take(t, DEVICE_MEMORY, rows * most.rwkv, word, vectors);
+    v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, vectors);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
@@ -250,7 +253,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
-    m->first_value = take(t, DEVICE_PINNED, rows * most.rwkv, word, bus);
+    m->first_value = take(t, DEVICE_PINNED, rows * mixing, word, bus);
     m->entered = take(t, DEVICE_PINNED, entered_rows(s) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
@@ -395,7 +398,7 @@ static void fetch_residual(const hearth_session *s, size_t count)
 {
     fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
     if (device_has_first_values(s->engine->model))
-        fetch(s->scratch.rwkv.first_value, s->device->mirror.first_value, row_bytes(s, count));
+        fetch(s->scratch.columns.first_value, s->device->mirror.first_value, row_bytes(s, count));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(own_stream(s, i), mirrored_stream(s, i), row_bytes(s, count));
 }
@@ -404,7 +407,7 @@ static void put_residual(const hearth_session *s, size_t count)
 {
     put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
     if (device_has_first_values(s->engine->model))
-        put(s->device->mirror.first_value, s->scratch.rwkv.first_value, row_bytes(s, count));
+        put(s->device->mirror.first_value, s->scratch.columns.first_value, row_bytes(s, count));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
 }

@@ -58,10 +58,15 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
     const mixer_input rwkv[MIXER_INPUTS] = {[MIXER_QUERY] = {&l->q, l->q.rows, "time_mix_receptance"},
                                             [MIXER_KEY] = {&l->k, l->k.rows, "time_mix_key"},
                                             [MIXER_VALUE] = {&l->v, l->v.rows, "time_mix_value"}};
+    const mixer_input kda[MIXER_INPUTS] = {[MIXER_QUERY] = {&l->q, l->q.rows, "attn_q"},
+                                           [MIXER_KEY] = {&l->k, l->k.rows, "attn_k"},
+                                           [MIXER_VALUE] = {&l->v, l->v.rows, "attn_v"},
+                                           [MIXER_BETA] = {&l->beta, l->beta.rows, "ssm_beta"}};
     const mixer_input *inputs = a->compressed > 0 ? latent : attention;
     if (l->mixer == MIXER_RECURRENT)
         inputs = l->recurrent.rule == RECURRENCE_SHORT   ? convolution
                  : l->recurrent.rule == RECURRENCE_RWKV7 ? rwkv
+                 : l->recurrent.rule == RECURRENCE_KDA   ? kda
                                                          : recurrent;
     memset(out, 0, MIXER_INPUTS * sizeof *out);
     if (l->mixer != MIXER_NONE)
@@ -121,9 +126,9 @@ static hearth_status upload_parameters(loader *l, device_layer *to, const model_
     uint32_t d = recurrent_width(&from->recurrent);
     const float *const each[WKV_PARAMETERS] = {[WKV_REMOVAL_SCALE] = from->removal_scale,
                                                [WKV_RATE_SHARE] = from->rate_share,
-                                               [WKV_DECAY_BIAS] = from->low_rank[RWKV_DECAY].bias,
-                                               [WKV_RATE_BIAS] = from->low_rank[RWKV_RATE].bias,
-                                               [WKV_SHARE_BIAS] = from->low_rank[RWKV_VALUE].bias};
+                                               [WKV_DECAY_BIAS] = from->low_rank[MAP_DECAY].bias,
+                                               [WKV_RATE_BIAS] = from->low_rank[MAP_RATE].bias,
+                                               [WKV_SHARE_BIAS] = from->low_rank[MAP_VALUE].bias};
     float *all = mem_new_array((size_t)WKV_PARAMETERS * d, sizeof *all);
     if (!all)
         return fail_memory(l->error, "parameters", (size_t)WKV_PARAMETERS * d * sizeof *all);
@@ -138,13 +143,11 @@ static hearth_status upload_parameters(loader *l, device_layer *to, const model_
 /* Uploads what the mixer of RWKV-7 has beside the matrices that read its input, and the mixture that its network reads. */
 static hearth_status upload_rwkv(loader *l, device_layer *to, uint32_t layer)
 {
-    static const char *const names[RWKV_LOW_RANKS] = {[RWKV_DECAY] = "time_mix_w",
-                                                      [RWKV_RATE] = "time_mix_a",
-                                                      [RWKV_VALUE] = "time_mix_v",
-                                                      [RWKV_GATE] = "time_mix_g"};
+    static const char *const names[LOW_RANK_MAPS] = {
+        [MAP_DECAY] = "time_mix_w", [MAP_RATE] = "time_mix_a", [MAP_VALUE] = "time_mix_v", [MAP_GATE] = "time_mix_g"};
     const model_layer *from = &l->model->layers[layer];
     uint32_t d = recurrent_width(&from->recurrent);
-    for (size_t i = 0; i < RWKV_LOW_RANKS; i++) {
+    for (size_t i = 0; i < LOW_RANK_MAPS; i++) {
         TRY(upload_whole(l, &to->low_rank[i].in, &from->low_rank[i].in, layer, names[i]));
         TRY(upload_whole(l, &to->low_rank[i].out, &from->low_rank[i].out, layer, names[i]));
     }
@@ -156,6 +159,22 @@ static hearth_status upload_rwkv(loader *l, device_layer *to, uint32_t layer)
     return upload_floats(l, &to->recurrent_norm_bias, from->recurrent_norm_bias, NULL, d, "recurrent norm's bias");
 }
 
+/* Uploads what Kimi Delta Attention has beside the matrices that read its input. */
+static hearth_status upload_kda(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const recurrent_shape *r = &from->recurrent;
+    uint32_t width = recurrent_width(r);
+    TRY(upload_whole(l, &to->low_rank[MAP_DECAY].in, &from->low_rank[MAP_DECAY].in, layer, "ssm_f_a"));
+    TRY(upload_whole(l, &to->low_rank[MAP_DECAY].out, &from->low_rank[MAP_DECAY].out, layer, "ssm_f_b"));
+    TRY(upload_whole(l, &to->low_rank[MAP_GATE].in, &from->low_rank[MAP_GATE].in, layer, "ssm_g_a"));
+    TRY(upload_whole(l, &to->low_rank[MAP_GATE].out, &from->low_rank[MAP_GATE].out, layer, "ssm_g_b"));
+    TRY(upload_floats(l, &to->convolution, from->convolution, NULL, recurrent_channels(r) * r->window, "convolution"));
+    TRY(upload_floats(l, &to->step_bias, from->low_rank[MAP_DECAY].bias, NULL, width, "step bias"));
+    TRY(upload_floats(l, &to->decay, from->decay, NULL, r->head_count, "decay"));
+    return upload_floats(l, &to->recurrent_norm, from->recurrent_norm, NULL, r->value_length, "recurrent norm");
+}
+
 /* Uploads what a recurrent mixer has beside its matrices. */
 static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t layer)
 {
@@ -163,6 +182,8 @@ static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t laye
     const recurrent_shape *r = &from->recurrent;
     if (r->rule == RECURRENCE_RWKV7)
         return upload_rwkv(l, to, layer);
+    if (r->rule == RECURRENCE_KDA)
+        return upload_kda(l, to, layer);
     uint32_t channels = recurrent_channels(r), heads = r->head_count;
     const struct {
         device_buffer **to;
@@ -374,6 +395,8 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
+        {recurrent_by_columns(&l->recurrent) && recurrent_width(&l->recurrent) % STACK_ROWS != 0,
+         "has recurrent heads whose values together are no multiple of 8"},
         {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),
          "has a gated shared expert, and a router or other experts that read something else"},
         {device_apart(l) && (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
@@ -519,7 +542,7 @@ void device_weights_destroy(device_weights *w)
                                    l->recurrent_norm_bias};
         for (size_t k = 0; k < MIXER_INPUTS; k++)
             drop(&l->inputs[k]);
-        for (size_t k = 0; k < RWKV_LOW_RANKS; k++) {
+        for (size_t k = 0; k < LOW_RANK_MAPS; k++) {
             drop(&l->low_rank[k].in);
             drop(&l->low_rank[k].out);
         }

@@ -67,7 +67,7 @@ typedef struct device_layer {
     device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
     struct {
         device_matrix in, out;
-    } low_rank[RWKV_LOW_RANKS]; /* as in model_layer, like the following; the parameters as P_WKV_PREPARE has them */
+    } low_rank[LOW_RANK_MAPS]; /* as in model_layer, like the following; the parameters as P_WKV_PREPARE has them */
     device_buffer *input_mix, *network_mix, *wkv_parameters, *bonus, *recurrent_norm_bias;
     uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
     uint32_t *rows;        /* [n] rows of the model's matrices, ascending until some are replaced */

@@ -149,13 +149,14 @@ typedef struct row_piece {
     uint32_t first, count;
 } row_piece;
 
-/* What the mixer of an RWKV-7 layer computes with; B, d as in scratch. */
-typedef struct rwkv_buffers {
-    float *query, *key, *value; /* [B][d]                                              */
-    float *decay, *rate;        /* [B][d]  rate becomes what is removed of the state   */
-    float *first_value;         /* [B][d]  of the first layer, for all others          */
+/* What mixers compute with whose states have a decay for each column (recurrent_by_columns); B, V as in scratch. */
+typedef struct column_buffers {
+    float *query, *key, *value; /* [B][V]                                              */
+    float *decay;               /* [B][V]                                              */
+    float *asked, *removed;     /* [B][V]  of the state                                */
+    float *first_value;         /* [B][V]  of RWKV-7's first layer, for all others     */
     float *hidden;              /* [B][largest rank]                                   */
-} rwkv_buffers;
+} column_buffers;
 
 /* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the
  * threads share them; fewer per item would make the kernel convert keys more often. */
@@ -193,8 +194,8 @@ typedef struct scratch {
     float *convolved;   /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */
     float *step, *beta;    /* [B][H]  become decay and gain                        */
-    rwkv_buffers rwkv;
-    row_run *runs;         /* [run_count], at most B                               */
+    column_buffers columns;
+    row_run *runs; /* [run_count], at most B                               */
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */
     size_t piece_count;

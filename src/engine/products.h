@@ -10,7 +10,7 @@ typedef struct product {
     float *y;
 } product;
 
-#define MAX_PRODUCTS 4
+#define MAX_PRODUCTS 6
 
 /* y [x's tokens][rows] = each token of x times the rows of its expert: `rows` of them, from row expert * stride of w on. */
 typedef struct expert_product {

@@ -1,5 +1,6 @@
 /* recurrent.c - recurrent mixers: products, a convolution, the steps of the states, a norm with a gate, a product. Short
- * convolutions: products, a gate, a convolution, a gate, a product. That of RWKV-7 is in rwkv.c.
+ * convolutions: products, a gate, a convolution, a gate, a product. Those of RWKV-7 and Kimi Linear are in rwkv.c
+ * and kda.c.
  *
  * The rows of a batch are cut into runs, neighbouring rows of one sequence. Heads and channels are independent of each
  * other, so they are what is dealt to threads; each goes through all runs in order. */
@@ -7,6 +8,7 @@
 
 #include "forward.h"
 #include "inputs_internal.h"
+#include "kda.h"
 #include "products.h"
 #include "rwkv.h"
 #include "state.h"
@@ -112,8 +114,7 @@ static void convolve_channels(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ steps */
 
-/* Scales each of `count` vectors of n values to a length of 1 / factor. */
-static void normalise(float *x, size_t count, size_t n, float factor)
+void recurrent_normalise(float *x, size_t count, size_t n, float factor)
 {
     for (size_t h = 0; h < count; h++, x += n) {
         float squares = 1e-6f;
@@ -143,8 +144,8 @@ static void prepare_rows(void *context, size_t begin, size_t end, unsigned worke
         }
         float *row = b->convolved + i * recurrent_channels(r);
         if (delta) {
-            normalise(row, r->key_count, r->key_length, sqrtf((float)r->key_length));
-            normalise(row + keys, r->key_count, r->key_length, 1);
+            recurrent_normalise(row, r->key_count, r->key_length, sqrtf((float)r->key_length));
+            recurrent_normalise(row + keys, r->key_count, r->key_length, 1);
         }
     }
 }
@@ -163,7 +164,8 @@ static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = 0; i < b->run_count; i++)
         for (size_t h = begin; h < end; h++) {
             const row_run *run = &b->runs[i];
-            const float *before = recurrent_before(&m->s->recurrent, m->at, run), *row = b->convolved + run->first * recurrent_channels(r);
+            const float *before = recurrent_before(&m->s->recurrent, m->at, run),
+                        *row = b->convolved + run->first * recurrent_channels(r);
             size_t key = (r->neighbours ? h / (r->head_count / r->key_count) : h % r->key_count) * r->key_length;
             const recurrence_run steps = {
                 .before = before ? before + h * matrix_size : NULL,
@@ -184,6 +186,57 @@ static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
             };
             m->s->engine->runtime->kernels.recur(&steps);
         }
+}
+
+/* Items are heads whose states have a decay for each column. */
+static void step_columns(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const mixing *m = context;
+    const scratch *b = &m->s->scratch;
+    const column_buffers *c = &b->columns;
+    const recurrent_shape *r = &m->l->recurrent;
+    size_t n = r->key_length, width = recurrent_width(r);
+    for (size_t i = 0; i < b->run_count; i++)
+        for (size_t h = begin; h < end; h++) {
+            const row_run *run = &b->runs[i];
+            const float *before = recurrent_before(&m->s->recurrent, m->at, run);
+            size_t row = run->first * width + h * n;
+            const recurrence_run steps = {
+                .before = before ? before + h * n * n : NULL,
+                .after = recurrent_after(&m->s->recurrent, m->at, run) + h * n * n,
+                .rows = n,
+                .columns = n,
+                .tokens = run->count,
+                .key = c->key + row,
+                .query = c->query + row,
+                .value = c->value + row,
+                .stride = width,
+                .out = b->mixed + row,
+                .out_stride = width,
+                .decays = c->decay + row,
+                .asked = c->asked + row,
+                .removed = c->removed + row,
+            };
+            m->s->engine->runtime->kernels.recur(&steps);
+        }
+}
+
+static mixing mixing_of(hearth_session *s, uint32_t layer)
+{
+    return (mixing){s, &s->engine->model->layers[layer], &s->recurrent.layers[s->engine->layers[layer].cache_index]};
+}
+
+void recurrent_step_columns(hearth_session *s, uint32_t layer)
+{
+    mixing m = mixing_of(s, layer);
+    pool_run(s->engine->runtime->threads, m.l->recurrent.head_count, 1, step_columns, &m);
+}
+
+void recurrent_convolve(hearth_session *s, uint32_t layer)
+{
+    mixing m = mixing_of(s, layer);
+    pool_run(s->engine->runtime->threads, recurrent_channels(&m.l->recurrent), CHANNELS, convolve_channels, &m);
 }
 
 /* ------------------------------------------------------------------ results */
@@ -256,11 +309,13 @@ static void mix_states(mixing *m, size_t count)
 void recurrent_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
     const model_layer *l = &s->engine->model->layers[layer];
-    mixing m = {s, l, &s->recurrent.layers[s->engine->layers[layer].cache_index]};
+    mixing m = mixing_of(s, layer);
     if (l->recurrent.rule != RECURRENCE_RWKV7)
         inputs_see(s, layer, INPUT_ATTENTION, s->scratch.normed, count);
     if (l->recurrent.rule == RECURRENCE_RWKV7)
         rwkv_mix(s, layer, count);
+    else if (l->recurrent.rule == RECURRENCE_KDA)
+        kda_mix(s, layer, count);
     else if (l->recurrent.rule == RECURRENCE_SHORT)
         mix_short(&m, count);
     else

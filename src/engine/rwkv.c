@@ -93,15 +93,15 @@ void rwkv_mix_network(hearth_session *s, uint32_t layer, size_t count)
 /* ------------------------------------------------------------------ products */
 
 /* Multiplies what the first matrix of a map of low rank made with the second one. */
-static void widen(const rwkv_job *job, rwkv_low_rank which, size_t count, float *out)
+static void widen(const rwkv_job *job, low_rank_use which, size_t count, float *out)
 {
     scratch *b = &job->s->scratch;
     size_t n = count * job->l->recurrent.ranks[which];
-    for (size_t i = 0; which == RWKV_DECAY && i < n; i++)
-        b->rwkv.hidden[i] = tanhf(b->rwkv.hidden[i]);
-    for (size_t i = 0; which == RWKV_GATE && i < n; i++)
-        b->rwkv.hidden[i] = sigmoid(b->rwkv.hidden[i]);
-    multiply(job->s, b->rwkv.hidden, count, &(product){&job->l->low_rank[which].out, out}, 1);
+    for (size_t i = 0; which == MAP_DECAY && i < n; i++)
+        b->columns.hidden[i] = tanhf(b->columns.hidden[i]);
+    for (size_t i = 0; which == MAP_GATE && i < n; i++)
+        b->columns.hidden[i] = sigmoid(b->columns.hidden[i]);
+    multiply(job->s, b->columns.hidden, count, &(product){&job->l->low_rank[which].out, out}, 1);
 }
 
 /* Makes all that the steps of the states begin with; of the values' shares, in scratch.mixed, they are needed no more. */
@@ -110,26 +110,26 @@ static void project(const rwkv_job *job, uint32_t layer, size_t count)
     const model_layer *l = job->l;
     hearth_session *s = job->s;
     scratch *b = &s->scratch;
-    const rwkv_buffers *w = &b->rwkv;
+    const column_buffers *w = &b->columns;
     const struct {
         rwkv_input input;
         input_place place; /* where a large matrix reads it; INPUT_PLACES: none does */
         const matrix *whole;
         float *to;
-        rwkv_low_rank which; /* RWKV_LOW_RANKS: none */
+        low_rank_use which; /* LOW_RANK_MAPS: none */
         float *low_rank_to;
     } each[] = {
-        {RWKV_IN_QUERY, INPUT_ATTENTION, &l->q, w->query, RWKV_LOW_RANKS, NULL},
-        {RWKV_IN_KEY, INPUT_MIXED_KEY, &l->k, w->key, RWKV_LOW_RANKS, NULL},
-        {RWKV_IN_VALUE, INPUT_MIXED_VALUE, &l->v, w->value, RWKV_VALUE, b->mixed},
-        {RWKV_IN_DECAY, INPUT_PLACES, NULL, NULL, RWKV_DECAY, w->decay},
-        {RWKV_IN_RATE, INPUT_PLACES, NULL, NULL, RWKV_RATE, w->rate},
-        {RWKV_IN_GATE, INPUT_PLACES, NULL, NULL, RWKV_GATE, b->recurrent_gate},
+        {RWKV_IN_QUERY, INPUT_ATTENTION, &l->q, w->query, LOW_RANK_MAPS, NULL},
+        {RWKV_IN_KEY, INPUT_MIXED_KEY, &l->k, w->key, LOW_RANK_MAPS, NULL},
+        {RWKV_IN_VALUE, INPUT_MIXED_VALUE, &l->v, w->value, MAP_VALUE, b->mixed},
+        {RWKV_IN_DECAY, INPUT_PLACES, NULL, NULL, MAP_DECAY, w->decay},
+        {RWKV_IN_RATE, INPUT_PLACES, NULL, NULL, MAP_RATE, w->removed},
+        {RWKV_IN_GATE, INPUT_PLACES, NULL, NULL, MAP_GATE, b->recurrent_gate},
     };
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         product products[2];
         size_t n = 0;
-        bool narrow = each[i].which != RWKV_LOW_RANKS && l->recurrent.ranks[each[i].which] > 0;
+        bool narrow = each[i].which != LOW_RANK_MAPS && l->recurrent.ranks[each[i].which] > 0;
         mix_rows(job, each[i].input, count);
         if (each[i].whole)
             products[n++] = (product){each[i].whole, each[i].to};
@@ -145,21 +145,21 @@ static void project(const rwkv_job *job, uint32_t layer, size_t count)
 
 /* ------------------------------------------------------------------ steps */
 
-/* Items are rows. Makes decays, keys, values, and, in job->mixture and scratch.rwkv.rate, what is asked and removed. */
+/* Items are rows. Makes decays, keys, values, what is asked, and, of the rate at which the state learns, what is removed. */
 static void prepare_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const rwkv_job *job = context;
     const model_layer *l = job->l;
-    const rwkv_buffers *w = &job->s->scratch.rwkv;
+    const column_buffers *w = &job->s->scratch.columns;
     size_t d = job->width, n = l->recurrent.key_length;
-    bool first = l->recurrent.ranks[RWKV_VALUE] == 0;
-    const float *share_bias = l->low_rank[RWKV_VALUE].bias, *decay_bias = l->low_rank[RWKV_DECAY].bias,
-                *rate_bias = l->low_rank[RWKV_RATE].bias;
+    bool first = l->recurrent.ranks[MAP_VALUE] == 0;
+    const float *share_bias = l->low_rank[MAP_VALUE].bias, *decay_bias = l->low_rank[MAP_DECAY].bias,
+                *rate_bias = l->low_rank[MAP_RATE].bias;
     for (size_t at = begin * d; at < end * d; at += n) {
         size_t head = at % d;
-        float *key = w->key + at, *value = w->value + at, *decay = w->decay + at, *rate = w->rate + at;
-        float *asked = job->mixture + at, *first_value = w->first_value + at, squares = 0;
+        float *key = w->key + at, *value = w->value + at, *decay = w->decay + at, *rate = w->removed + at;
+        float *asked = w->asked + at, *first_value = w->first_value + at, squares = 0;
         const float *share = job->s->scratch.mixed + at;
         for (size_t k = 0; k < n; k++) {
             asked[k] = key[k] * l->removal_scale[head + k];
@@ -181,38 +181,6 @@ static void prepare_rows(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-/* Items are heads. */
-static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    const rwkv_job *job = context;
-    const scratch *b = &job->s->scratch;
-    size_t n = job->l->recurrent.key_length, d = job->width;
-    for (size_t i = 0; i < b->run_count; i++)
-        for (size_t h = begin; h < end; h++) {
-            const row_run *run = &b->runs[i];
-            const float *before = recurrent_before(&job->s->recurrent, job->at, run);
-            size_t row = run->first * d + h * n;
-            const recurrence_run steps = {
-                .before = before ? before + h * n * n : NULL,
-                .after = recurrent_after(&job->s->recurrent, job->at, run) + h * n * n,
-                .rows = n,
-                .columns = n,
-                .tokens = run->count,
-                .key = b->rwkv.key + row,
-                .query = b->rwkv.query + row,
-                .value = b->rwkv.value + row,
-                .stride = d,
-                .out = b->mixed + row,
-                .out_stride = d,
-                .decays = b->rwkv.decay + row,
-                .asked = job->mixture + row,
-                .removed = b->rwkv.rate + row,
-            };
-            job->s->engine->runtime->kernels.recur(&steps);
-        }
-}
-
 /* Items are rows. Norms each head's result, adds its value times the bonus of query and key, and applies the gate. */
 static void finish_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -224,7 +192,7 @@ static void finish_rows(void *context, size_t begin, size_t end, unsigned worker
     size_t d = job->width, n = l->recurrent.value_length;
     for (size_t at = begin * d; at < end * d; at += n) {
         size_t head = at % d;
-        const float *query = b->rwkv.query + at, *key = b->rwkv.key + at, *value = b->rwkv.value + at;
+        const float *query = b->columns.query + at, *key = b->columns.key + at, *value = b->columns.value + at;
         float *y = b->mixed + at, bonus = 0;
         level->layer_norm(y, l->recurrent_norm + head, l->recurrent_norm_bias + head, RWKV_HEAD_EPSILON, n, y);
         for (size_t k = 0; k < n; k++)
@@ -241,6 +209,6 @@ void rwkv_mix(hearth_session *s, uint32_t layer, size_t count)
     difference_rows(&job, 0);
     project(&job, layer, count);
     pool_run(threads, count, 1, prepare_rows, &job);
-    pool_run(threads, job.l->recurrent.head_count, 1, step_heads, &job);
+    recurrent_step_columns(s, layer);
     pool_run(threads, count, 1, finish_rows, &job);
 }

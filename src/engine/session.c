@@ -124,13 +124,13 @@ static void take_attention(layout *l, scratch *b, const layer_sizes *most, size_
     b->gated_query = take(l, rows * most->gated_query, sizeof *b->gated_query);
 }
 
-/* Takes the buffers of RWKV-7's mixer. */
-static void take_rwkv(layout *l, rwkv_buffers *b, const layer_sizes *most, size_t rows)
+/* Takes the buffers of mixers with decays by columns. */
+static void take_columns(layout *l, column_buffers *b, const layer_sizes *most, size_t rows)
 {
-    float **const each[] = {&b->query, &b->key, &b->value, &b->decay, &b->rate, &b->first_value};
+    float **const each[] = {&b->query, &b->key, &b->value, &b->decay, &b->asked, &b->removed, &b->first_value};
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
-        *each[i] = take(l, rows * most->rwkv, sizeof **each[i]);
-    b->hidden = take(l, rows * most->low_rank, sizeof *b->hidden);
+        *each[i] = take(l, rows * most->columns, sizeof **each[i]);
+    b->hidden = take(l, 2 * rows * most->low_rank, sizeof *b->hidden); /* KDA has two at a time */
 }
 
 /* Lists everything that a session allocates besides its cache and returns the bytes. If block is given, sets the
@@ -161,7 +161,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);
     b->step = take(&l, rows * most.recurrent_heads, sizeof *b->step);
     b->beta = take(&l, rows * most.recurrent_heads, sizeof *b->beta);
-    take_rwkv(&l, &b->rwkv, &most, rows);
+    take_columns(&l, &b->columns, &most, rows);
     b->runs = take(&l, rows, sizeof *b->runs);
     b->gate = take(&l, activations, sizeof *b->gate);
     b->up = take(&l, activations, sizeof *b->up);

@@ -429,8 +429,8 @@ layer_sizes model_largest(const hearth_model *model)
         s.recurrent = most(s.recurrent, recurrent_width(r));
         s.channels = most(s.channels, recurrent_channels(r));
         s.recurrent_heads = most(s.recurrent_heads, r->head_count);
-        s.rwkv = most(s.rwkv, r->rule == RECURRENCE_RWKV7 ? recurrent_width(r) : 0);
-        for (size_t k = 0; k < RWKV_LOW_RANKS; k++)
+        s.columns = most(s.columns, recurrent_by_columns(r) ? recurrent_width(r) : 0);
+        for (size_t k = 0; k < LOW_RANK_MAPS; k++)
             s.low_rank = most(s.low_rank, r->ranks[k]);
     }
     return s;

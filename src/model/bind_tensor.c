@@ -426,6 +426,22 @@ static hearth_status divide_keys(binder *b, model_layer *l)
     return HEARTH_OK;
 }
 
+/* Makes one convolution of those of queries, keys and values. */
+static hearth_status join_convolutions(binder *b, model_layer *l)
+{
+    const float *const each[] = {l->query_convolution, l->key_convolution, l->value_convolution};
+    size_t count = (size_t)recurrent_width(&l->recurrent) * l->recurrent.window;
+    if (l->mixer != MIXER_RECURRENT || l->recurrent.rule != RECURRENCE_KDA)
+        return HEARTH_OK;
+    float *all = arena_new_array(&b->model->memory, 3 * count, sizeof *all);
+    if (!all)
+        return fail_memory(b->error, "convolution", 3 * count * sizeof *all);
+    for (size_t i = 0; i < 3; i++)
+        memcpy(all + i * count, each[i], count * sizeof *all);
+    l->convolution = all;
+    return HEARTH_OK;
+}
+
 /* Makes key_up of the rows of each head that made its keys: turned around, in float16 where they are blocks, whose rows would begin
  * elsewhere. */
 static hearth_status turn_keys(binder *b, model_layer *l)
@@ -504,7 +520,7 @@ static hearth_status check_neurons(const binder *b, const model_layer *l, uint32
 static hearth_status check_recurrent(const binder *b, const model_layer *l, uint32_t layer)
 {
     bool has_both = l->convolved.data && l->recurrent_gate.data;
-    if (l->mixer != MIXER_RECURRENT || l->recurrent.rule == RECURRENCE_RWKV7 || has_both)
+    if (l->mixer != MIXER_RECURRENT || recurrent_by_columns(&l->recurrent) || has_both)
         return HEARTH_OK;
     return fail(b->error, HEARTH_FORMAT, "%s: layer %u: tensor attn_qkv.weight or attn_gate.weight: is missing",
                 b->source->path, layer);
@@ -589,6 +605,7 @@ hearth_status bind_tensors(binder *b)
         divide_joined(&m->layers[layer]);
         TRY(divide_keys(b, &m->layers[layer]));
         TRY(divide_heads(b, &m->layers[layer], layer));
+        TRY(join_convolutions(b, &m->layers[layer]));
         TRY(join_turned_norms(b, &m->layers[layer]));
         TRY(check_recurrent(b, &m->layers[layer], layer));
         TRY(check_neurons(b, &m->layers[layer], layer));

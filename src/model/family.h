@@ -70,7 +70,7 @@ static inline bool in_pattern(layer_pattern p, uint32_t layer)
 typedef enum mixer_kind { MIXER_ATTENTION, MIXER_RECURRENT, MIXER_NONE, MIXER_COUNT } mixer_kind;
 
 /* The rules by which recurrent mixers change their states (recurrent_shape). */
-typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT, RECURRENCE_RWKV7 } recurrence;
+typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT, RECURRENCE_RWKV7, RECURRENCE_KDA } recurrence;
 
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
@@ -130,7 +130,7 @@ typedef enum dimension {
     DIMENSION_CHANNELS,             /* C                                                              */
     DIMENSION_CONVOLUTION,          /* W                                                              */
     DIMENSION_MIXTURES,             /* of a token's input and the one before: RWKV_INPUTS             */
-    DIMENSION_DECAY_RANK,           /* ranks[RWKV_DECAY] ...                                          */
+    DIMENSION_DECAY_RANK,           /* ranks[MAP_DECAY] ...                                           */
     DIMENSION_RATE_RANK,
     DIMENSION_VALUE_RANK,
     DIMENSION_GATE_RANK,

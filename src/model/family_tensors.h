@@ -391,32 +391,33 @@ static const tensor_rule olmo2_layer[] = {
     ATTENTION_SAME, QK_NORMS(Q, K, 0), GATED_FFN,
 };
 /* DeepSeek V2, V3 and their kin: latent attention. */
-#define OF_HEADS(name, field, rows, columns)                                                                 \
-    MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_HEADS | TENSOR_OPTIONAL)
+#define OF_HEADS(name, field, rows, columns, flags)                                                          \
+    MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, \
+           TENSOR_HEADS | TENSOR_OPTIONAL | (flags))
 /* Both in one: of files from before April 2025, and of PLM. */
 #define JOINED_HEADS(folder, flags)                                                                          \
     MATRIX(BLK "attn_kv_b.weight", folder, LAYER(key_value_up), DIMENSION_KEY_VALUE_UP, DIMENSION_COMPRESSED, flags)
-#define COMPRESSED_KEYS                                                                                      \
-    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, 0), \
-    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, 0), \
-    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0)
+#define COMPRESSED_KEYS(flags)                                                                               \
+    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, flags), \
+    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, flags), \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, flags)
+#define LATENT_ATTENTION(flags)                                                                              \
+    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, flags), \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS "self_attn.q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, flags), \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS "self_attn.q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, \
+            DIMENSION_QUERY_RANK, flags),                                                                    \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight), \
+            DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM | (flags)),                                    \
+    COMPRESSED_KEYS(flags),                                                                                  \
+    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED, flags),                                       \
+    OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED, flags), JOINED_HEADS(NULL, TENSOR_OPTIONAL | (flags))
 static const tensor_rule deepseek2_layer[] = {
-    PRE_NORMS(0),
-    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS "self_attn.q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, 0),
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS "self_attn.q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY,
-            DIMENSION_QUERY_RANK, 0),
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight),
-            DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM),
-    COMPRESSED_KEYS,
-    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED), OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED),
-    JOINED_HEADS(NULL, TENSOR_OPTIONAL),
-    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
+    PRE_NORMS(0), LATENT_ATTENTION(0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 static const tensor_rule plm_layer[] = {
     PRE_NORMS(0), MATRIX(BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
-    COMPRESSED_KEYS, JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    COMPRESSED_KEYS(0), JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 /* EXAONE 4: norms behind both blocks, of queries and keys in each head. */
 static const tensor_rule exaone4_layer[] = {
@@ -672,12 +673,12 @@ static const tensor_rule rwkv7_layer[] = {
     NORM_PAIR(LAYER, BLK "attn_norm",   LAYERS "attn_norm", attention_norm, D, 0),
     NORM_PAIR(LAYER, BLK "attn_norm_2", LAYERS "ffn_norm",  ffn_norm,       D, 0),
     OF_RECURRENT("time_mix_lerp_fused.weight", TIME_MIX "x_x", input_mix, MIXTURES, EMBEDDING, TENSOR_FLAT),
-    RWKV_VECTOR("time_mix_w0.weight", "w_lora.lora.2.bias", low_rank[RWKV_DECAY].bias), LOW_RANK("w", RWKV_DECAY, DECAY_RANK),
-    RWKV_VECTOR("time_mix_a0.weight", "a_lora.lora.2.bias", low_rank[RWKV_RATE].bias),  LOW_RANK("a", RWKV_RATE, RATE_RANK),
-    NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, BLK "time_mix_v0.weight", TIME_MIX "v_lora.lora.2.bias", LAYER(low_rank[RWKV_VALUE].bias),
+    RWKV_VECTOR("time_mix_w0.weight", "w_lora.lora.2.bias", low_rank[MAP_DECAY].bias), LOW_RANK("w", MAP_DECAY, DECAY_RANK),
+    RWKV_VECTOR("time_mix_a0.weight", "a_lora.lora.2.bias", low_rank[MAP_RATE].bias),  LOW_RANK("a", MAP_RATE, RATE_RANK),
+    NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, BLK "time_mix_v0.weight", TIME_MIX "v_lora.lora.2.bias", LAYER(low_rank[MAP_VALUE].bias),
             DIMENSION_NONE, D, TENSOR_OF_RECURRENT | TENSOR_FLAT),
-    LOW_RANK_NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, "v", RWKV_VALUE, VALUE_RANK),
-    LOW_RANK("g", RWKV_GATE, GATE_RANK),
+    LOW_RANK_NEEDING(NEEDS_VALUE_RANK | NEEDS_OR_UNUSED, "v", MAP_VALUE, VALUE_RANK),
+    LOW_RANK("g", MAP_GATE, GATE_RANK),
     RWKV_VECTOR("time_mix_k_k.weight", "k_k", removal_scale),
     RWKV_VECTOR("time_mix_k_a.weight", "k_a", rate_share),
     RWKV_VECTOR("time_mix_r_k.weight", "r_k", bonus),
@@ -693,6 +694,31 @@ static const tensor_rule rwkv7_layer[] = {
     MATRIX(BLK "channel_mix_value_t.weight",   NULL,                      LAYER(down_t), F, D, TENSOR_NEURON_MAJOR | TENSOR_OF_DENSE),
     VECTOR(BLK "ffn_order",                    NULL,                      LAYER(order),     F, TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
                                                                                                TENSOR_OPTIONAL | TENSOR_OF_DENSE),
+};
+
+/* Kimi Linear: most layers are recurrent, the others have latent attention, in which nothing rotates. */
+#define OF_DELTA(name, folder, field, rows, columns, flags) OF_RECURRENT(name, LAYERS "self_attn." folder, field, rows, columns, flags)
+#define BLOCK_SPARSE LAYERS "block_sparse_moe."
+static const tensor_rule kimi_linear_layer[] = {
+    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION),
+    OF_DELTA("attn_q.weight",       "q_proj.weight",   q,                 RECURRENT_WIDTH, EMBEDDING, 0),
+    OF_DELTA("attn_k.weight",       "k_proj.weight",   k,                 RECURRENT_WIDTH, EMBEDDING, 0),
+    OF_DELTA("attn_v.weight",       "v_proj.weight",   v,                 RECURRENT_WIDTH, EMBEDDING, 0),
+    OF_DELTA("ssm_conv1d_q.weight", "q_conv1d.weight", query_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
+    OF_DELTA("ssm_conv1d_k.weight", "k_conv1d.weight", key_convolution,   RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
+    OF_DELTA("ssm_conv1d_v.weight", "v_conv1d.weight", value_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
+    OF_DELTA("ssm_f_a.weight",      "f_a_proj.weight", low_rank[MAP_DECAY].in,   DECAY_RANK, EMBEDDING, 0),
+    OF_DELTA("ssm_f_b.weight",      "f_b_proj.weight", low_rank[MAP_DECAY].out,  RECURRENT_WIDTH, DECAY_RANK, 0),
+    OF_DELTA("ssm_dt.bias",         "dt_bias",         low_rank[MAP_DECAY].bias, NONE, RECURRENT_WIDTH, 0),
+    OF_DELTA("ssm_a",               "A_log",           decay,             RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
+    OF_DELTA("ssm_beta.weight",     "b_proj.weight",   beta,              RECURRENT_HEADS, EMBEDDING, 0),
+    OF_DELTA("ssm_g_a.weight",      "g_a_proj.weight", low_rank[MAP_GATE].in,  GATE_RANK, EMBEDDING, 0),
+    OF_DELTA("ssm_g_b.weight",      "g_b_proj.weight", low_rank[MAP_GATE].out, RECURRENT_WIDTH, GATE_RANK, 0),
+    OF_DELTA("ssm_norm.weight",     "o_norm.weight",   recurrent_norm,    NONE, RECURRENT_VALUE, TENSOR_NORM),
+    OF_DELTA("attn_output.weight",  "o_proj.weight",   recurrent_output,  EMBEDDING, RECURRENT_WIDTH, 0),
+    GATED_FFN, ROUTER(BLOCK_SPARSE "gate.weight"), CORRECTION(BLOCK_SPARSE "gate.e_score_correction_bias", 0),
+    EXPERTS(BLOCK_SPARSE "experts.%u.w1.weight", BLOCK_SPARSE "experts.%u.w3.weight", BLOCK_SPARSE "experts.%u.w2.weight", 0),
+    SHARED_EXPERT(BLOCK_SPARSE "shared_experts."),
 };
 
 #define H "transformer.h.%u."

@@ -96,7 +96,7 @@ static void add_mixer(hash128 *h, const model_layer *l)
                                 r->key_count, r->key_length, r->window};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(h, numbers[i]);
-    for (size_t i = 0; r->rule == RECURRENCE_RWKV7 && i < RWKV_LOW_RANKS; i++)
+    for (size_t i = 0; recurrent_by_columns(r) && i < LOW_RANK_MAPS; i++)
         hash_number(h, r->ranks[i]);
 }
 

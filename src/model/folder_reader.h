@@ -84,7 +84,10 @@ hearth_status folder_read_listed_mixers(folder_reader *r);
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);
 
-/* In huggingface_delta.c. Copies the rows of a rule from those of a matrix that has all of each key together. */
+/* In huggingface_delta.c. Reads the shape of Kimi Delta Attention, of the object KDA_CONFIG of the config. */
+#define KDA_CONFIG "linear_attn_config"
+hearth_status folder_read_kda(folder_reader *r);
+/* Copies the rows of a rule from those of a matrix that has all of each key together. */
 hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_rwkv.c. Reads the sizes of RWKV-7's mixers. */

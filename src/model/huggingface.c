@@ -420,8 +420,8 @@ static bool ends_early(const json_t *config, uint32_t layers)
 /* Reads how scores are made. */
 static hearth_status read_scoring(const folder_reader *r, bool *softmax)
 {
-    static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation",
-                                       "expert_selection_fn"};
+    static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation", "expert_selection_fn",
+                                       "moe_router_activation_func"};
     const char *key = keys[0], *name = NULL;
     bool found;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -595,10 +595,12 @@ static hearth_status read_experts(folder_reader *r)
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                          "moe_num_primary_experts", "moe_num_experts"};
     static const char *const useds[] = {
-        "num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts", "moe_k", "moe_topk", "moe_top_k"};
+        "num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts", "moe_k", "moe_topk",
+        "moe_top_k",           "num_experts_per_token"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
+                 {"num_expert_group", "expert_group_count"},
                  {"topk_group", "expert_group_used_count"},
                  {"n_shared_experts", "expert_shared_count"},
                  {"moe_num_shared_experts", "expert_shared_count"},
@@ -667,6 +669,7 @@ static hearth_status read_experts(folder_reader *r)
     TRY(check_grouping(r));
     TRY(folder_set_size(r, "expert_gating_func", softmax ? 1 : 2));
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
+    TRY(json_get_bool(r->config, "moe_renormalize", &shares, &found, r->name, r->error));
     char key[KEY_SIZE];
     hyper_key(key, r->family, "expert_weights_norm");
     return checkpoint_set_bool(r->out, key, shares, r->error);

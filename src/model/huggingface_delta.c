@@ -70,6 +70,42 @@ static hearth_status read_delta(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", recurrent_width(s));
 }
 
+hearth_status folder_read_kda(folder_reader *r)
+{
+    recurrent_shape *s = &r->layer.recurrent;
+    const json_t *own = json_object_get(r->config, KDA_CONFIG);
+    uint32_t heads = r->layer.attention.head_count, length = 128, window = 4;
+    const struct {
+        const char *of_object, *of_config; /* as transformers saves it */
+        uint32_t *field;
+    } sizes[] = {{"num_heads", "linear_num_heads", &heads},
+                 {"head_dim", "linear_head_dim", &length},
+                 {"short_conv_kernel_size", "linear_conv_kernel_dim", &window}};
+    if (r->family->recurrence != RECURRENCE_KDA)
+        return HEARTH_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        bool found;
+        TRY(json_get_uint(r->config, sizes[i].of_config, sizes[i].field, &found, r->name, r->error));
+        TRY(json_is_object(own) ? json_get_uint(own, sizes[i].of_object, sizes[i].field, &found, r->name, r->error)
+                                : HEARTH_OK);
+        if (*sizes[i].field == 0 || *sizes[i].field > UINT16_MAX)
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is %u, expected 1 to %u", r->name, sizes[i].of_object,
+                        *sizes[i].field, UINT16_MAX);
+    }
+    if (heads != r->layer.attention.head_count)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: num_heads: others than num_attention_heads are not supported",
+                    r->name);
+    *s = (recurrent_shape){.rule = RECURRENCE_KDA,
+                           .head_count = heads,
+                           .key_count = heads,
+                           .value_length = length,
+                           .key_length = length,
+                           .window = window,
+                           .ranks = {[MAP_DECAY] = length, [MAP_GATE] = length}};
+    TRY(folder_set_size(r, "kda.head_dim", length));
+    return folder_set_size(r, "ssm.conv_kernel", window);
+}
+
 hearth_status folder_read_listed_mixers(folder_reader *r)
 {
     if (r->family->mixers != MIXERS_LISTED)

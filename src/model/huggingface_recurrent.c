@@ -215,13 +215,14 @@ static hearth_status set_keys(folder_reader *r, const uint32_t *kv_heads)
     return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
 }
 
-/* Sets the heads of keys where a list has the numbers of the layers that have attention. */
-static hearth_status list_attending(folder_reader *r, const json_t *list, uint32_t *kv_heads)
+/* Sets the heads of keys where a list has the numbers of the layers that have attention, from `first` on. */
+static hearth_status list_attending(folder_reader *r, const char *name, const json_t *list, uint32_t first,
+                                    uint32_t *kv_heads)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        json_int_t layer = json_integer_value(json_array_get(list, i));
+        json_int_t layer = json_integer_value(json_array_get(list, i)) - first;
         if (!json_is_integer(json_array_get(list, i)) || layer < 0 || layer >= r->hyper.layer_count)
-            return fail(r->error, HEARTH_FORMAT, "%s: full_attn_idxs: is not an array of layers", r->name);
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of layers", r->name, name);
         kv_heads[layer] = r->layer.attention.kv_head_count;
     }
     return set_keys(r, kv_heads);
@@ -230,11 +231,14 @@ static hearth_status list_attending(folder_reader *r, const json_t *list, uint32
 /* Sets the heads of keys of each layer where layer_types says which are recurrent: 0. */
 static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
 {
-    static const char name[] = "layer_types";
-    const json_t *list = json_object_get(r->config, name), *attending = json_object_get(r->config, "full_attn_idxs");
+    static const char name[] = "layer_types", numbers[] = "full_attn_idxs", of_kda[] = "full_attn_layers";
+    const json_t *list = json_object_get(r->config, name), *attending = json_object_get(r->config, numbers);
+    const json_t *kda = json_object_get(json_object_get(r->config, KDA_CONFIG), of_kda);
     char key[KEY_SIZE];
     if ((!list || json_is_null(list)) && json_is_array(attending))
-        return list_attending(r, attending, kv_heads);
+        return list_attending(r, numbers, attending, 0, kv_heads);
+    if ((!list || json_is_null(list)) && json_is_array(kda))
+        return list_attending(r, of_kda, kda, 1, kv_heads);
     if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one name per layer", r->name, name);
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
@@ -245,7 +249,8 @@ static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
     }
     hyper_key(key, r->family, "rope.scaling.finetuned"); /* by which llama.cpp knows that nothing is rotated */
-    TRY(r->family->unrotated ? checkpoint_set_bool(r->out, key, false, r->error) : HEARTH_OK);
+    TRY(r->family->unrotated && !r->family->latent_attention ? checkpoint_set_bool(r->out, key, false, r->error)
+                                                             : HEARTH_OK);
     return set_keys(r, kv_heads);
 }
 
@@ -268,11 +273,14 @@ hearth_status folder_read_mixers(folder_reader *r)
     if (r->family->mixers != MIXERS_BLOCKS && !keys)
         return HEARTH_OK;
     TRY(check_positions(r));
+    TRY(folder_read_kda(r));
     uint32_t *numbers = mem_new_array(2 * (size_t)r->hyper.layer_count, sizeof *numbers);
     if (!numbers)
         return fail_memory(r->error, "layers", 2 * (size_t)r->hyper.layer_count * sizeof *numbers);
     hearth_status status = keys ? list_keys(r, numbers) : list_blocks(r, numbers, numbers + r->hyper.layer_count);
     mem_free(numbers);
     TRY(status);
+    if (r->family->recurrence == RECURRENCE_KDA)
+        return HEARTH_OK;
     return r->family->recurrence == RECURRENCE_SHORT ? read_short(r) : read_mamba(r);
 }

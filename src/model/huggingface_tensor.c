@@ -323,9 +323,12 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
         return HEARTH_OK;
     if (!rule)
         return checkpoint_add_tensor(r->out, stored, r->error);
-    for (; rule; rule = family_next_rule(r->family, rule))
-        if (!gives_way(r, rule))
+    const tensor_rule *first = rule;
+    for (; rule; rule = family_next_rule(r->family, rule)) {
+        bool again = rule != first && strcmp(rule->name, first->name) == 0; /* of layers with another mixer */
+        if (!gives_way(r, rule) && !again)
             TRY(add_ruled(r, stored, rule, layer, expert));
+    }
     return HEARTH_OK;
 }
 

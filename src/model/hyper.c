@@ -24,7 +24,7 @@
 const size_setting size_settings[] = {
     /* key in GGUF               in config.json                                 field                           limit     file   folder */
     {"block_count",             {"num_hidden_layers", "n_layer", "num_layers"}, MODEL(layer_count),             1u << 12, true,  true},
-    {"context_length",          {"max_position_embeddings", "n_positions"},     MODEL(context_length),          1u << 30, true,  true},
+    {"context_length",          {"max_position_embeddings", "n_positions", "model_max_length"}, MODEL(context_length),          1u << 30, true,  true},
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
     {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size",
@@ -123,8 +123,7 @@ bool hyper_requires(const size_setting *s, const family *f, bool folder)
     bool neurons = s->of_layer && s->field == offsetof(model_layer, ffn.neuron_count);
     bool elsewhere = f->expert_width && !family_has_network(f, false);
     bool heads = s->of_layer && s->field == offsetof(model_layer, attention.head_count);
-    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere) &&
-           !(heads && f->mixers == MIXERS_RECURRENT);
+    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere) && !(heads && f->mixers == MIXERS_RECURRENT);
 }
 
 /* Reads one row of size_settings, for one layer where it is a layer's; an absent optional size stays 0. */
@@ -253,11 +252,11 @@ static hearth_status read_short(const hyper_reader *r, recurrent_shape *to)
 /* Reads the shape of RWKV-7's mixer. */
 static hearth_status read_rwkv(const hyper_reader *r, uint32_t layer, recurrent_shape *to)
 {
-    static const char *const ranks[RWKV_LOW_RANKS] = {
-        [RWKV_DECAY] = "attention.decay_lora_rank",
-        [RWKV_RATE] = "attention.iclr_lora_rank",
-        [RWKV_VALUE] = "attention.value_residual_mix_lora_rank",
-        [RWKV_GATE] = "attention.gate_lora_rank",
+    static const char *const ranks[LOW_RANK_MAPS] = {
+        [MAP_DECAY] = "attention.decay_lora_rank",
+        [MAP_RATE] = "attention.iclr_lora_rank",
+        [MAP_VALUE] = "attention.value_residual_mix_lora_rank",
+        [MAP_GATE] = "attention.gate_lora_rank",
     };
     static const char length_key[] = "wkv.head_size";
     uint32_t length = 0, shifts = 2, width = r->hyper->embedding_length;
@@ -268,16 +267,35 @@ static hearth_status read_rwkv(const hyper_reader *r, uint32_t layer, recurrent_
         return hyper_fail(r, HEARTH_FORMAT, length_key, "does not divide embedding_length, or makes too large a state");
     to->head_count = to->key_count = width / length;
     to->value_length = to->key_length = length;
-    for (size_t i = 0; i < RWKV_LOW_RANKS; i++) {
+    for (size_t i = 0; i < LOW_RANK_MAPS; i++) {
         TRY(hyper_size(r, ranks[i], &to->ranks[i], NULL));
         if (to->ranks[i] == 0 || to->ranks[i] > width)
             return hyper_fail(r, HEARTH_FORMAT, ranks[i], "is 0, or larger than embedding_length");
     }
     if (layer == 0)
-        to->ranks[RWKV_VALUE] = 0;
+        to->ranks[MAP_VALUE] = 0;
     TRY(hyper_size(r, "token_shift_count", &shifts, &found));
     return shifts == 2 ? HEARTH_OK
                        : hyper_fail(r, HEARTH_UNSUPPORTED, "token_shift_count", "is not 2, which alone is supported");
+}
+
+/* Reads the shape of Kimi Delta Attention. */
+static hearth_status read_kda(const hyper_reader *r, uint32_t layer, recurrent_shape *to)
+{
+    static const char length_key[] = "kda.head_dim", window_key[] = "ssm.conv_kernel";
+    uint32_t length = 0, heads = 0;
+    *to = (recurrent_shape){.rule = RECURRENCE_KDA};
+    TRY(hyper_size(r, length_key, &length, NULL));
+    TRY(hyper_layer_size(r, "attention.head_count", layer, &heads, NULL));
+    TRY(hyper_size(r, window_key, &to->window, NULL));
+    if (to->window < 2 || to->window > CONVOLUTION_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, window_key, "is below 2 or too large");
+    if (length == 0 || length > HEAD_LIMIT || heads == 0 || 3 * (uint64_t)length * heads > HYPER_WIDTH_LIMIT ||
+        (uint64_t)length * length * heads > STATE_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, length_key, "or attention.head_count is 0, or makes too large a state");
+    to->head_count = to->key_count = heads;
+    to->value_length = to->key_length = to->ranks[MAP_DECAY] = to->ranks[MAP_GATE] = length;
+    return HEARTH_OK;
 }
 
 /* Reads the shape of a recurrent mixer. */
@@ -289,6 +307,8 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
         return read_short(r, to);
     if (r->family->recurrence == RECURRENCE_RWKV7)
         return read_rwkv(r, layer, to);
+    if (r->family->recurrence == RECURRENCE_KDA)
+        return read_kda(r, layer, to);
     uint32_t *const fields[] = {&to->head_count, &width, &to->key_count, &to->key_length, &to->window};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         TRY(hyper_size(r, recurrent_keys[i].key, fields[i], NULL));
@@ -744,7 +764,7 @@ bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned 
     unsigned has = (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
                    (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
                    (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) |
-                   (l->recurrent.ranks[RWKV_VALUE] > 0 ? NEEDS_VALUE_RANK : 0);
+                   (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
@@ -793,10 +813,10 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_CHANNELS] = recurrent_channels(r),
         [DIMENSION_CONVOLUTION] = r->window,
         [DIMENSION_MIXTURES] = RWKV_INPUTS,
-        [DIMENSION_DECAY_RANK] = r->ranks[RWKV_DECAY],
-        [DIMENSION_RATE_RANK] = r->ranks[RWKV_RATE],
-        [DIMENSION_VALUE_RANK] = r->ranks[RWKV_VALUE],
-        [DIMENSION_GATE_RANK] = r->ranks[RWKV_GATE],
+        [DIMENSION_DECAY_RANK] = r->ranks[MAP_DECAY],
+        [DIMENSION_RATE_RANK] = r->ranks[MAP_RATE],
+        [DIMENSION_VALUE_RANK] = r->ranks[MAP_VALUE],
+        [DIMENSION_GATE_RANK] = r->ranks[MAP_GATE],
         [DIMENSION_EXPERT_GATE_UP] = (uint64_t)2 * l->ffn.expert_neurons,
         [DIMENSION_PER_LAYER] = h->per_layer_length,
         [DIMENSION_PER_LAYERS] = (uint64_t)h->per_layer_length * h->layer_count,

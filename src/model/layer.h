@@ -62,8 +62,8 @@ typedef struct attention_shape {
 #define RWKV_HEAD_EPSILON 64e-5f
 
 /* What of an RWKV-7 layer is made by two matrices of low rank each: the decay of its state's columns, the rate at which it learns,
- * the share that the first layer's values have in its own, and the gate on its result. */
-typedef enum rwkv_low_rank { RWKV_DECAY, RWKV_RATE, RWKV_VALUE, RWKV_GATE, RWKV_LOW_RANKS } rwkv_low_rank;
+ * the share that the first layer's values have in its own, and the gate on its result. KDA has the first and the last. */
+typedef enum low_rank_use { MAP_DECAY, MAP_RATE, MAP_VALUE, MAP_GATE, LOW_RANK_MAPS } low_rank_use;
 
 /* What its matrices read: each another mixture of a token's input and the one before, in the order of files. */
 typedef enum rwkv_input {
@@ -91,6 +91,14 @@ typedef enum rwkv_input {
  * all layers but the first, v moves towards the first layer's by a share that is made likewise. The result is normed by heads
  * (mean and deviation); of each head its value is added, times the sum of q * k * bonus; and a gate of low rank multiplies it.
  *
+ * KDA (Kimi Delta Attention, arXiv 2510.26692): DELTA with a decay for each column of the state, w = exp(-exp(A) softplus(.)) of what
+ * two matrices of low rank make of the input and a bias:
+ *
+ *   S = S diag(w),   S = S + sigmoid(beta) (v - S k) k',   out = S q
+ *
+ * Every head has a key and a query; queries, keys and values come out of three products. The gate on its result, out of two
+ * matrices of low rank, goes through the logistic function.
+ *
  * SHORT: there is no state but the inputs of the convolution, and no silu. Values are multiplied with an input gate before it
  * and with a gate behind it, both out of products. It has one head with all values, and keys of no values. */
 typedef struct recurrent_shape {
@@ -101,7 +109,7 @@ typedef struct recurrent_shape {
     uint32_t neighbours;                /* 1: heads that use the same key are neighbours: head h uses key h / (H / G); 0: h % G */
     uint32_t key_length;                /* N: values of a key, columns of the state               */
     uint32_t window;                    /* W: tokens that the convolution sees, itself included; of RWKV7 2 */
-    uint32_t ranks[RWKV_LOW_RANKS];     /* of RWKV7; that of the value is 0 in the first layer    */
+    uint32_t ranks[LOW_RANK_MAPS];      /* of RWKV7, where that of the value is 0 in the first layer, and of KDA */
 } recurrent_shape;
 
 /* Returns the values of all heads of a token. */
@@ -116,6 +124,12 @@ static inline uint32_t recurrent_channels(const recurrent_shape *r)
     if (r->rule == RECURRENCE_RWKV7)
         return 2 * recurrent_width(r);
     return recurrent_width(r) + 2 * r->key_count * r->key_length;
+}
+
+/* Returns whether the columns of a state have decays of their own. */
+static inline bool recurrent_by_columns(const recurrent_shape *r)
+{
+    return r->rule == RECURRENCE_RWKV7 || r->rule == RECURRENCE_KDA;
 }
 
 /* ------------------------------------------------------------------ feed-forward network */
@@ -245,10 +259,10 @@ typedef struct stream_weights {
     norm_weights laurel_norm;           /* [d]                                            */
 } stream_weights;
 
-/* Two matrices of low rank r with an activation between: bias + out . act(in . x). */
+/* Two matrices of low rank r, with an activation between in RWKV-7: bias + out . act(in . x). V as in model_layer. */
 typedef struct low_rank_map {
-    matrix in, out;                     /* [r][d], [d][r]; without data: there is none    */
-    const float *bias;                  /* [d], or NULL                                   */
+    matrix in, out;                     /* [r][d], [V][r]; without data: there is none    */
+    const float *bias;                  /* [V], or NULL                                   */
 } low_rank_map;
 
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
@@ -305,9 +319,10 @@ typedef struct model_layer {
                                            before it */
     matrix recurrent_output;            /* [d][V]                                         */
 
-    /* RWKV7, whose V is d: q, k, v above are [d][d]. */
+    /* RWKV7, whose V is d, and KDA: q, k, v above are [V][d]. */
+    const float *query_convolution, *key_convolution, *value_convolution; /* [V][W] of KDA, of which `convolution` is made */
     const float *input_mix;             /* [RWKV_INPUTS][d]                               */
-    low_rank_map low_rank[RWKV_LOW_RANKS];
+    low_rank_map low_rank[LOW_RANK_MAPS];
     const float *removal_scale;         /* [d]                                            */
     const float *rate_share;            /* [d]                                            */
     const float *bonus;                 /* [d]                                            */
@@ -363,7 +378,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES (14 + 2 * RWKV_LOW_RANKS)
+#define MIXER_MATRICES (14 + 2 * LOW_RANK_MAPS)
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -381,14 +396,14 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->step,
                                                &l->beta,
                                                &l->recurrent_output,
-                                               &l->low_rank[RWKV_DECAY].in,
-                                               &l->low_rank[RWKV_DECAY].out,
-                                               &l->low_rank[RWKV_RATE].in,
-                                               &l->low_rank[RWKV_RATE].out,
-                                               &l->low_rank[RWKV_VALUE].in,
-                                               &l->low_rank[RWKV_VALUE].out,
-                                               &l->low_rank[RWKV_GATE].in,
-                                               &l->low_rank[RWKV_GATE].out};
+                                               &l->low_rank[MAP_DECAY].in,
+                                               &l->low_rank[MAP_DECAY].out,
+                                               &l->low_rank[MAP_RATE].in,
+                                               &l->low_rank[MAP_RATE].out,
+                                               &l->low_rank[MAP_VALUE].in,
+                                               &l->low_rank[MAP_VALUE].out,
+                                               &l->low_rank[MAP_GATE].in,
+                                               &l->low_rank[MAP_GATE].out};
     for (size_t i = 0; i < MIXER_MATRICES; i++)
         out[i] = all[i];
 }

@@ -93,9 +93,12 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
             text_size(state, floats * sizeof(float)));
         return;
     }
-    if (r->rule == RECURRENCE_RWKV7) {
-        say(out, size, "RWKV-7: %u heads of %u; a state of %s", r->head_count, r->value_length,
-            text_size(state, floats * sizeof(float)));
+    if (recurrent_by_columns(r)) {
+        say(out, size, "%s: %u heads of %u", r->rule == RECURRENCE_KDA ? "Kimi Delta Attention" : "RWKV-7",
+            r->head_count, r->value_length);
+        if (r->rule == RECURRENCE_KDA)
+            say(out, size, ", convolution of %u tokens", r->window);
+        say(out, size, "; a state of %s", text_size(state, floats * sizeof(float)));
         return;
     }
     say(out, size, "%s: %u heads of %u, %u keys of %u, convolution of %u tokens; a state of %s", rules[r->rule],

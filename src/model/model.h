@@ -98,7 +98,7 @@ typedef struct layer_sizes {
     uint32_t latent;                    /* values that experts read, where these are not d */
     uint32_t recurrent, channels;       /* V, C as in model_layer                         */
     uint32_t recurrent_heads;
-    uint32_t rwkv, low_rank;            /* V and the largest rank of RWKV7; 0: there is none */
+    uint32_t columns, low_rank;         /* V and the largest rank of recurrent_by_columns; 0: there is none */
 } layer_sizes;
 layer_sizes model_largest(const hearth_model *model);
 

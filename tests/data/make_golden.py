@@ -128,6 +128,21 @@ def rwkv7(**settings):
             "dtype": "bfloat16", **settings}
 
 
+def kimi_linear(layers, **settings):
+    """Kimi Linear under the names of its own config; the layers with latent attention are counted from 1."""
+    delta = [i + 1 for i in range(layers) if i + 1 not in settings["full"]]
+    out = case("KimiLinearForCausalLM", "kimi_linear", num_hidden_layers=layers, num_key_value_heads=4, head_dim=16,
+               linear_attn_config={"full_attn_layers": settings.pop("full"), "kda_layers": delta, "head_dim": 32, "num_heads": 4,
+                                   "short_conv_kernel_size": 4},
+               kv_lora_rank=32, q_lora_rank=None, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, mla_use_nope=True,
+               model_max_length=128, first_k_dense_replace=1, moe_layer_freq=1, num_experts=6, num_experts_per_token=2,
+               num_shared_experts=1, moe_intermediate_size=24, num_expert_group=1, topk_group=1, use_grouped_topk=True,
+               moe_renormalize=True, moe_router_activation_func="sigmoid", routed_scaling_factor=2.446, rms_norm_eps=1e-5,
+               rope_theta=10000.0, rope_scaling=None, **settings)
+    del out["max_position_embeddings"]
+    return out
+
+
 def step(**settings):
     """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
     text = case(None, "step3p5", num_hidden_layers=6, head_dim=24, num_attention_groups=2, sliding_window=16,
@@ -288,6 +303,7 @@ CASES = {
     "step3p5": step(),
     "plm": plm(),
     "rwkv7": rwkv7(),
+    "kimi-linear": kimi_linear(4, full=[2, 4]),
     "exaone": exaone(),
     "cohere2-moe": cohere2_moe(1, ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                                num_shared_experts=1, rms_norm_eps=1e-5, shared_expert_combination_strategy="average"),
@@ -369,6 +385,8 @@ def make_model(name, seed):
         part._experts_implementation = "eager"
     kind = AutoModelForImageTextToText if "vision_config" in CASES[name] else AutoModelForCausalLM
     model, random = drawn(kind.from_config(config), config, name, seed)
+    if settings["model_type"] == "kimi_linear":
+        model.save_pretrained = lambda folder, **_: save_kimi(model, folder)
     if stored:
         {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}[stored](model, CASES[name]["quantization_config"])
     return model, random
@@ -516,6 +534,29 @@ def make_rwkv7(name, seed):
     model, random = drawn(Rwkv7(config), config, name, seed)
     model.spread(random)
     return model, random
+
+
+def save_kimi(model, folder):
+    """As it was published: transformers names the first layer's network otherwise."""
+    from safetensors.torch import save_file
+    out = {}
+    for key, value in model.state_dict().items():
+        key = key.replace("forget_gate.", "")
+        sparse = key.replace(".mlp.", ".block_sparse_moe.")
+        if "conv1d" in key:
+            for part, rows in zip("qkv", value.chunk(3)):
+                out[key.replace("conv1d", f"{part}_conv1d")] = rows.contiguous()
+        elif key.endswith("experts.gate_up_proj"):
+            for expert, rows in enumerate(value):
+                for part, half in zip(("w1", "w3"), rows.chunk(2)):
+                    out[sparse.replace("gate_up_proj", f"{expert}.{part}.weight")] = half.contiguous()
+        elif key.endswith("experts.down_proj"):
+            for expert, rows in enumerate(value):
+                out[sparse.replace("down_proj", f"{expert}.w2.weight")] = rows.contiguous()
+        else:
+            out[sparse if "mlp.gate." in key or "shared_experts" in key else key] = value.contiguous()
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 def save_bailing(model, folder):

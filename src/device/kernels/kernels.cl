@@ -26,7 +26,7 @@
 
 #include "recurrent.cl"
 
-#include "rwkv.cl"
+#include "columns.cl"
 
 #include "streams.cl"
 

@@ -295,20 +295,20 @@
         V(stride) V(length) F(scale)
 
 /* Norms `ranges` neighbouring ranges of `length` values of every row of x [T][ranges * length] in place, and multiplies
- * them with silu of gate [T][stride]: after the norm, whose weight [length] is that of all ranges, or, if before is 1,
- * before it; then weight is [ranges * length].   items: R * ranges */
-#define P_NORM_GATED(B, V, F) \
-    B(float, x) B(const float, gate) B(const float, weight) V(ranges) V(length) V(stride) V(before) F(epsilon)
+ * them with silu of gate [T][stride], or, if logistic is 1, with its logistic function: after the norm, whose weight [length] is that
+ * of all ranges, or, if before is 1, before it; then weight is [ranges * length].   items: R * ranges */
+#define P_NORM_GATED(B, V, F)                                                                                   \
+    B(float, x) B(const float, gate) B(const float, weight) V(ranges) V(length) V(stride) V(before) V(logistic) F(epsilon)
 
-/* RWKV-7's mixer. Its vectors lie in rows x [T][stride], each of heads * length values and `pitch` values behind the one before. */
+/* Mixers whose states have a decay for each column: RWKV-7's, and Kimi Delta Attention. Their vectors lie in rows x [T][stride], each of heads * length values and `pitch` values behind the one before. */
 #define WKV_QUERY   0
 #define WKV_KEY     1
 #define WKV_VALUE   2
-#define WKV_DECAY   3 /* made by two matrices of low rank; wkv_prepare makes it what a column of the state keeps */
-#define WKV_RATE    4 /* likewise; becomes what is removed of the state                                         */
-#define WKV_SHARE   5 /* likewise; of the first layer's values                                                  */
+#define WKV_DECAY   3 /* made by two matrices of low rank; wkv_prepare and kda_prepare make it what a column of the state keeps */
+#define WKV_RATE    4 /* of RWKV-7, likewise; becomes what is removed of the state                              */
+#define WKV_SHARE   5 /* of RWKV-7, likewise; of the first layer's values. Of KDA beta, a value for each head   */
 #define WKV_GATE    6
-#define WKV_ASKED   7 /* made by wkv_prepare                                                                    */
+#define WKV_ASKED   7 /* made by both                                                                           */
 #define WKV_VECTORS 8
 /* The parameters of wkv_prepare, each as long: [WKV_PARAMETERS][heads * length]. */
 #define WKV_REMOVAL_SCALE 0
@@ -334,6 +334,12 @@
  * is_first 1 it becomes the values; else values move towards it by their share.   items: R * heads */
 #define P_WKV_PREPARE(B, V, F)                                                                                  \
     B(float, x) B(const float, parameters) B(float, first_value) V(heads) V(length) V(pitch) V(stride) V(is_first)
+
+/* The same for Kimi Delta Attention: scales each head's query to a length of 1 / sqrt(length) and its key to 1; decay becomes
+ * exp(rates[h] * softplus(decay + bias)), asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads *
+ * length], rates [heads].   items: R * heads */
+#define P_KDA_PREPARE(B, V, F)                                                                                  \
+    B(float, x) B(const float, bias) B(const float, rates) V(heads) V(length) V(pitch) V(stride)
 
 /* Takes the states S [heads][columns][columns] through the rows of a step: S = S diag(decay) + v k' - (S asked) removed', out = S q.
  * out [T][heads * columns]; the state in the next place lies `length` floats further.
@@ -467,6 +473,7 @@
     X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(mix_inputs, P_MIX_INPUTS, BY_GROUP) X(squash, P_SQUASH, BY_GROUP) X(wkv_prepare, P_WKV_PREPARE, BY_GROUP) \
+    X(kda_prepare, P_KDA_PREPARE, BY_GROUP) \
     X(recur_columns, P_RECUR_COLUMNS, BY_GROUP) X(wkv_finish, P_WKV_FINISH, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \

@@ -173,11 +173,11 @@ KERNEL(norm_gated, P_NORM_GATED)
         float squares = 0.0f;
         for (uint i = LANE; i < length; i += LANES) {
             if (before)
-                values[i] *= gates[i] * sigmoid_of(gates[i]);
+                values[i] *= (logistic ? 1.0f : gates[i]) * sigmoid_of(gates[i]);
             squares = FMA(values[i], values[i], squares);
         }
         float scale = norm_scale(group_sum(squares, shared), length, epsilon);
         for (uint i = LANE; i < length; i += LANES)
-            values[i] *= scale * weights[i] * (before ? 1.0f : gates[i] * sigmoid_of(gates[i]));
+            values[i] *= scale * weights[i] * (before ? 1.0f : (logistic ? 1.0f : gates[i]) * sigmoid_of(gates[i]));
     }
 }

@@ -1,5 +1,5 @@
-/* kcheck_device_rwkv.c - the kernels of devices for RWKV-7: mix_inputs, squash, wkv_prepare, recur_columns, wkv_finish, against
- * their definitions in double precision. */
+/* kcheck_device_columns.c - the kernels of devices for mixers whose states have a decay for each column: mix_inputs, squash,
+ * wkv_prepare, kda_prepare, recur_columns, wkv_finish, against their definitions in double precision. */
 #include "kcheck_device_places.h"
 
 #include <stdio.h>
@@ -181,6 +181,68 @@ static void check_prepare(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* ------------------------------------------------------------------ kda_prepare */
+
+/* log(1 + exp(x)). */
+static double softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
+/* Checks one value of a head's vectors. units: what scales its query and its key, both within `error` of their share. */
+static void compare_delta(check *c, const vectors *v, const float *got, size_t t, size_t i, const double *units,
+                          double error, double bias, double rate)
+{
+    double query = of(v, v->x, t, WKV_QUERY, i) * units[0], key = of(v, v->x, t, WKV_KEY, i) * units[1];
+    double x = of(v, v->x, t, WKV_DECAY, i) + bias, size = softplus(x), kept = exp(rate * size);
+    rough gain = logistic(of(v, v->x, t, WKV_SHARE, i / v->n), 0);
+    double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * EPSILON * fabs(x)), taken = gain.value * key;
+    double kept_error = kept * (expm1(slip) + EXP_ERROR) + TINY;
+    size_t at = t * v->stride + i;
+    expect_close(c, at + WKV_QUERY * v->pitch, query, of(v, got, t, WKV_QUERY, i), fabs(query) * error + TINY);
+    expect_close(c, at + WKV_DECAY * v->pitch, kept, of(v, got, t, WKV_DECAY, i), kept_error);
+    expect_close(c, at + WKV_ASKED * v->pitch, kept * key, of(v, got, t, WKV_ASKED, i),
+                 fabs(kept * key) * (error + EPSILON) + kept_error * fabs(key) + TINY);
+    for (unsigned k = 0; k < 2; k++) {
+        unsigned which = k ? WKV_KEY : WKV_RATE;
+        expect_close(c, at + which * v->pitch, taken, of(v, got, t, which, i),
+                     fabs(taken) * (error + EPSILON) + gain.error * fabs(key) + TINY);
+    }
+}
+
+static void check_delta(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 21; s++) {
+        vectors v = vectors_new(s, random_count(rng), 3, rng);
+        float *bias = value_array(v.width, 2, rng), *rates = value_array(v.heads, 4, rng);
+        for (size_t h = 0; h < v.heads; h++)
+            rates[h] = -fabsf(rates[h]);
+        snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu rows", v.heads, v.n, v.count);
+        room rooms[] = {step_new(d, (uint32_t)v.count, NULL, NULL, NULL), float_room(d, v.x, v.count * v.stride),
+                        float_room(d, bias, v.width), float_room(d, rates, v.heads)};
+        DEVICE_DO(c, d, DEVICE_kda_prepare, CHECKED_ROWS * v.heads, room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), UINT(v.heads), UINT(v.n), UINT(v.pitch), UINT(v.stride));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < v.count; t++) {
+            expect_same(c, "values", v.x + t * v.stride + WKV_VALUE * v.pitch, got + t * v.stride + WKV_VALUE * v.pitch,
+                        v.width * sizeof *got);
+            for (size_t h = 0; h < v.width; h += v.n) {
+                double squares[2] = {(double)1e-6f, (double)1e-6f};
+                for (size_t i = h; i < h + v.n; i++) {
+                    squares[0] += pow(of(&v, v.x, t, WKV_QUERY, i), 2);
+                    squares[1] += pow(of(&v, v.x, t, WKV_KEY, i), 2);
+                }
+                const double units[] = {1 / sqrt(squares[0] * (double)v.n), 1 / sqrt(squares[1])};
+                for (size_t i = h; i < h + v.n; i++)
+                    compare_delta(c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON, (double)bias[i],
+                                  (double)rates[h / v.n]);
+            }
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(v.x), free(bias), free(rates), free(got);
+    }
+}
+
 /* ------------------------------------------------------------------ recur_columns */
 
 /* Takes one row of a head's state [n] through a token, from -> to; returns its output. Bounded as by check_recur. */
@@ -323,7 +385,7 @@ static void check_finish(check *c, device *d, uint64_t *rng)
     }
 }
 
-void check_device_rwkv(check *c, device *d, uint64_t *rng)
+void check_device_columns(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "mix_inputs");
     check_mix(c, d, rng);
@@ -331,6 +393,8 @@ void check_device_rwkv(check *c, device *d, uint64_t *rng)
     check_squash(c, d, rng);
     check_begin(c, "wkv_prepare");
     check_prepare(c, d, rng);
+    check_begin(c, "kda_prepare");
+    check_delta(c, d, rng);
     check_begin(c, "recur_columns");
     check_columns(c, d, rng);
     check_begin(c, "wkv_finish");

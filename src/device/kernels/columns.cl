@@ -1,5 +1,5 @@
-/* rwkv.cl - the mixer of RWKV-7 (recurrent_shape in model/layer.h), between its products: mixtures of each token with the one
- * before, what the steps of the states begin with, the steps, and what comes after them. Rows of a step, lanes and states as in
+/* columns.cl - mixers whose states have a decay for each column (recurrent_shape in model/layer.h), between their products: RWKV-7's
+ * mixtures of each token with the one before, what the steps of the states begin with, the steps, and what comes after them. Rows of a step, lanes and states as in
  * recurrent.cl. */
 
 /* An item is CONVOLVE_CHANNELS columns. */
@@ -66,6 +66,39 @@ KERNEL(wkv_prepare, P_WKV_PREPARE)
                 first[i] = value[i];
             else
                 value[i] = FMA(first[i] - value[i], sigmoid_of(share[i] + own[WKV_SHARE_BIAS * width + i]), value[i]);
+        }
+    }
+}
+
+/* Returns what scales the `length` values of a vector to a length of 1. */
+INLINE float unit_scale(GLOBAL const float *x, uint length, LOCAL float *shared)
+{
+    float squares = 0.0f;
+    for (uint i = LANE; i < length; i += LANES)
+        squares = FMA(x[i], x[i], squares);
+    return DIVIDE(1.0f, SQRT(group_sum(squares, shared) + 1e-6f));
+}
+
+/* An item is a head of a row. */
+KERNEL(kda_prepare, P_KDA_PREPARE)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint item = GROUP; item < step->count * heads; item += GROUPS) {
+        uint t = item / heads, h = item % heads, head = h * length;
+        GLOBAL float *row = x + (size_t)t * stride + head;
+        GLOBAL float *query = row + WKV_QUERY * pitch, *key = row + WKV_KEY * pitch;
+        GLOBAL float *decay = row + WKV_DECAY * pitch, *removed = row + WKV_RATE * pitch;
+        GLOBAL float *asked = row + WKV_ASKED * pitch;
+        float of_query = DIVIDE(unit_scale(query, length, shared), SQRT((float)length));
+        float of_key = unit_scale(key, length, shared);
+        float gain = sigmoid_of(x[(size_t)t * stride + WKV_SHARE * pitch + h]);
+        for (uint i = LANE; i < length; i += LANES) {
+            float unit = key[i] * of_key, kept = EXP(rates[h] * softplus_of(decay[i] + bias[head + i]));
+            query[i] *= of_query;
+            decay[i] = kept;
+            asked[i] = kept * unit;
+            removed[i] = gain * unit;
+            key[i] = gain * unit;
         }
     }
 }
