@@ -113,6 +113,8 @@ static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimen
                   {DIMENSION_KEY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_KEY]},
                   {DIMENSION_ROPE_PAIRS, has_letter(sets, 'g'), 2 * sizes[DIMENSION_ROPE_PAIRS]},
                   {DIMENSION_GATES, has_letter(sets, 'a'), sizes[DIMENSION_HEADS]},
+                  {DIMENSION_RECURRENT_HEADS, has_letter(sets, 'y'), 2},
+                  {DIMENSION_RECURRENT_VALUE, has_letter(sets, 'y'), 4},
                   {DIMENSION_HEAD, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_QUERY, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_KEY, last && has_letter(sets, 'h'), 2}};
@@ -179,7 +181,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
  * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; a one gate for each
- * head; t mixtures of inputs one by one. The last layer has with k no keys and values, with v no values, with w twice
+ * head; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values, with v no values, with w twice
  * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
@@ -438,11 +440,39 @@ static void touch_rwkv(const model_layer *l)
         abort();
 }
 
+static void touch_kda(const model_layer *l)
+{
+    const recurrent_shape *r = &l->recurrent;
+    const matrix *const whole[] = {&l->q, &l->k, &l->v, &l->low_rank[MAP_DECAY].out, &l->low_rank[MAP_GATE].out};
+    uint32_t width = recurrent_width(r);
+    for (size_t k = 0; k < sizeof(whole) / sizeof(*whole); k++) {
+        touch_matrix(whole[k]);
+        if (!whole[k]->data || whole[k]->rows != width)
+            abort();
+    }
+    touch_matrix(&l->low_rank[MAP_DECAY].in);
+    touch_matrix(&l->low_rank[MAP_GATE].in);
+    touch_matrix(&l->beta);
+    touch_matrix(&l->recurrent_output);
+    touch_values(l->convolution, (uint64_t)recurrent_channels(r) * r->window);
+    touch_values(l->low_rank[MAP_DECAY].bias, width);
+    touch_values(l->decay, r->head_count);
+    touch_values(l->recurrent_norm, r->value_length);
+    if (l->low_rank[MAP_DECAY].in.rows != r->ranks[MAP_DECAY] || l->low_rank[MAP_GATE].in.rows != r->ranks[MAP_GATE] ||
+        l->low_rank[MAP_DECAY].out.columns != r->ranks[MAP_DECAY] ||
+        l->low_rank[MAP_GATE].out.columns != r->ranks[MAP_GATE])
+        abort();
+    if (l->beta.rows != r->head_count || l->recurrent_output.columns != width || r->key_length != r->value_length ||
+        r->key_count != r->head_count || recurrent_channels(r) != 3 * width || !l->convolution || !l->decay ||
+        !l->recurrent_norm || !l->low_rank[MAP_DECAY].bias || r->window < 2 || r->window > CONVOLUTION_LIMIT)
+        abort();
+}
+
 static void touch_recurrent(const model_layer *l)
 {
     const recurrent_shape *r = &l->recurrent;
-    if (r->rule == RECURRENCE_RWKV7) {
-        touch_rwkv(l);
+    if (recurrent_by_columns(r)) {
+        (r->rule == RECURRENCE_KDA ? touch_kda : touch_rwkv)(l);
         return;
     }
     const matrix *const all[] = {&l->recurrent_in, &l->recurrent_gate, &l->convolved,
