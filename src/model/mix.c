@@ -152,25 +152,31 @@ mix_traits mix_traits_of(const hearth_model *model, bool importance)
     return t;
 }
 
-/* The matrices whose role counts. */
+/* The matrices whose role counts, and what is in their names: llama.cpp knows them by these, so that matrices of RWKV and of latent
+ * attention under other names have no role. */
 static const struct {
     size_t field; /* of model_layer */
     mix_role role;
+    const char *named;
 } roles[] = {
-    {offsetof(model_layer, v), MIX_VALUE},
-    {offsetof(model_layer, qkv), MIX_VALUE},
-    {offsetof(model_layer, k), MIX_KEY},
-    {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT},
-    {offsetof(model_layer, down), MIX_DOWN},
-    {offsetof(model_layer, down_t), MIX_DOWN},
-    {offsetof(model_layer, shared.down), MIX_DOWN},
-    {offsetof(model_layer, shared.down_t), MIX_DOWN},
+    {offsetof(model_layer, v), MIX_VALUE, "attn_v."},
+    {offsetof(model_layer, qkv), MIX_VALUE, "attn_qkv."},
+    {offsetof(model_layer, k), MIX_KEY, "attn_k."},
+    {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT, "attn_output."},
+    {offsetof(model_layer, recurrent_output), MIX_ATTENTION_OUTPUT, "attn_output."},
+    {offsetof(model_layer, down), MIX_DOWN, "ffn_down"},
+    {offsetof(model_layer, down_t), MIX_DOWN, "ffn_down"},
+    {offsetof(model_layer, shared.down), MIX_DOWN, "ffn_down"},
+    {offsetof(model_layer, shared.down_t), MIX_DOWN, "ffn_down"},
 };
 
 /* Returns whether a layer has the block that matrices of this role belong to. */
 static bool has_role(const model_layer *l, mix_role role)
 {
-    return role == MIX_DOWN ? l->ffn.neuron_count > 0 : role == MIX_OTHER || l->mixer == MIXER_ATTENTION;
+    if (role == MIX_DOWN || role == MIX_OTHER)
+        return role == MIX_OTHER || l->ffn.neuron_count > 0;
+    bool values = l->mixer == MIXER_ATTENTION ? l->attention.compressed == 0 : l->recurrent.rule == RECURRENCE_KDA;
+    return role == MIX_VALUE ? values : l->mixer == MIXER_ATTENTION || values;
 }
 
 /* Layers are counted among those that have such a matrix: all of them, except in models whose layers differ in kind. */
@@ -179,7 +185,7 @@ mix_place mix_place_of(const hearth_model *model, const tensor_rule *rule, uint3
     mix_place p = {.role = is_head ? MIX_HEAD : MIX_OTHER, .of_experts = (rule->flags & TENSOR_EXPERTS) != 0};
     bool of_layer = strchr(rule->name, '%') != NULL; /* else the field is one of the model */
     for (size_t i = 0; of_layer && i < sizeof roles / sizeof *roles; i++)
-        if (roles[i].field == rule->field)
+        if (roles[i].field == rule->field && strstr(rule->name, roles[i].named))
             p.role = roles[i].role;
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         bool counts = is_head || has_role(&model->layers[i], p.role);
