@@ -2,7 +2,7 @@
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 [ -e "$DATA/golden/tokenizers/gpt-2.gguf" ] || skip "the reference vocabularies are not there"
-python_packages rwkv.rwkv_tokenizer || skip "$no_python_packages"
+python_packages || skip "$no_python_packages"
 
 lines=10000
 sanitized && lines=500
@@ -18,7 +18,9 @@ else
     fail "hearth's ids differ from those of SentencePiece"
 fi
 
-if "$python" "$SOURCE/tests/compare_rwkv.py" "$HEARTH" "$scratch" "$lines"; then
+if ! python_packages rwkv.rwkv_tokenizer; then
+    echo "not compared: Python has no package rwkv"
+elif "$python" "$SOURCE/tests/compare_rwkv.py" "$HEARTH" "$scratch" "$lines"; then
     pass
 else
     fail "hearth's ids differ from those of the rwkv package"

@@ -61,15 +61,10 @@ static size_t count_different_rows(const stored_tensor *a, const stored_tensor *
 /* ----------------------------------------------------------------- goldens */
 
 /* What the embedding is called in a folder, by family. */
-static const char *const embedding_names[] = {"model.embed_tokens.weight",
-                                              "model.decoder.embed_tokens.weight",
-                                              "transformer.wte.weight",
-                                              "transformer.word_embeddings.weight",
-                                              "model.language_model.embed_tokens.weight",
-                                              "model.embeddings.weight",
-                                              "backbone.embeddings.weight",
-                                              "language_model.model.embed_tokens.weight",
-                                              "model.word_embeddings.weight"};
+static const char *const embedding_names[] = {
+    "model.embed_tokens.weight",          "model.decoder.embed_tokens.weight",        "transformer.wte.weight",
+    "transformer.word_embeddings.weight", "model.language_model.embed_tokens.weight", "model.embeddings.weight",
+    "backbone.embeddings.weight",         "language_model.model.embed_tokens.weight", "model.word_embeddings.weight"};
 
 static const stored_tensor *find_embedding(const checkpoint *c)
 {

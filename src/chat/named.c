@@ -46,10 +46,14 @@ static const struct {
                   "{{ '### ' ~ ('Response' if m.role == 'assistant' else 'Instruction') ~ ':\\n' ~ m.content }}"
                   "{{ (eos_token if m.role == 'assistant' else '') ~ '\\n\\n' }}{%- endfor -%}"
                   "{%- if add_generation_prompt -%}{{ '### Response:\\n' }}{%- endif -%}"},
-    {"rwkv-world",
-     "{%- set names = {'system': 'System', 'user': 'User', 'assistant': 'Assistant'} -%}{{- bos_token -}}"
-     "{%- for m in messages -%}{{ names[m.role] ~ ': ' ~ m.content.split('</think>')[-1] | trim ~ '\\n\\n' }}"
-     "{%- endfor -%}{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"},
+    {"rwkv-world", "{%- set said = namespace(system='') -%}{%- for m in messages if m.role == 'system' -%}"
+                   "{%- set said.system = m.content -%}{%- endfor -%}{{- bos_token -}}"
+                   "{%- if said.system -%}{{ 'System: ' ~ said.system ~ '\\n\\n' }}{%- endif -%}"
+                   "{%- for m in messages -%}{%- if m.role == 'user' -%}{{ 'User: ' ~ m.content | trim ~ '\\n\\n' }}"
+                   "{%- elif m.role == 'assistant' and m.content -%}"
+                   "{{ 'Assistant: ' ~ m.content.split('</think>')[-1] | trim ~ '\\n\\n' }}{%- endif -%}{%- endfor -%}"
+                   "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- if enable_thinking is defined -%}"
+                   "{{ ' <think>' if enable_thinking else ' <think>\\n</think>' }}{%- endif -%}{%- endif -%}"},
 };
 
 #define COUNT (sizeof templates / sizeof *templates)

@@ -45,63 +45,101 @@ static float sigmoid(float x)
 
 /* ------------------------------------------------------------------ mixtures */
 
-/* Makes job->difference of the rows of scratch.normed: that of the token before less the row's own. The last row of each sequence
- * is kept `at` floats behind the beginning of the inputs in its state. */
-static void difference_rows(const rwkv_job *job, size_t at)
+/* Columns per work item. */
+#define MIXED_COLUMNS 512
+
+typedef struct difference_job {
+    const rwkv_job *job;
+    size_t at;
+} difference_job;
+
+/* Items are columns. Makes job->difference of the rows of scratch.normed: that of the token before less the row's own. The last row
+ * of each sequence is kept `at` floats behind the beginning of the inputs in its state. */
+static void difference_columns(void *context, size_t begin, size_t end, unsigned worker)
 {
+    (void)worker;
+    const difference_job *work = context;
+    const rwkv_job *job = work->job;
     const scratch *b = &job->s->scratch;
     const recurrent_states *states = &job->s->recurrent;
-    size_t d = job->width, offset = recurrent_inputs_at(&job->l->recurrent) + at;
+    size_t d = job->width, offset = recurrent_inputs_at(&job->l->recurrent) + work->at;
     for (size_t i = 0; i < b->run_count; i++) {
         const row_run *run = &b->runs[i];
-        const float *kept = recurrent_before(states, job->at, run);
-        const float *before = kept ? kept + offset : NULL, *row = b->normed + run->first * d;
+        const float *kept = recurrent_before(states, job->at, run), *row = b->normed + run->first * d;
         float *to = job->difference + run->first * d;
-        for (size_t t = 0; t < run->count; t++, before = row, row += d, to += d)
-            for (size_t k = 0; k < d; k++)
-                to[k] = (before ? before[k] : 0) - row[k];
-        memcpy(recurrent_after(states, job->at, run) + offset, before, d * sizeof *before);
+        for (size_t k = begin; k < end; k++)
+            to[k] = (kept ? kept[offset + k] : 0) - row[k];
+        for (size_t t = 1; t < run->count; t++)
+            for (size_t k = begin; k < end; k++)
+                to[t * d + k] = row[(t - 1) * d + k] - row[t * d + k];
+        memcpy(recurrent_after(states, job->at, run) + offset + begin, row + (run->count - 1) * d + begin,
+               (end - begin) * sizeof *row);
     }
 }
 
-/* Writes the mixture of a row: x + mix * difference; to may be x. */
-static void mix_row(const float *x, const float *difference, const float *mix, size_t n, float *to)
+static void difference_rows(const rwkv_job *job, size_t at)
 {
-    for (size_t k = 0; k < n; k++)
-        to[k] = x[k] + mix[k] * difference[k];
+    difference_job work = {job, at};
+    pool_run(job->s->engine->runtime->threads, job->width, MIXED_COLUMNS, difference_columns, &work);
 }
 
-/* Makes job->mixture that of one input for all rows. */
-static void mix_rows(const rwkv_job *job, rwkv_input input, size_t count)
+typedef struct mixing_job {
+    const rwkv_job *job;
+    const float *mix;
+    float *to; /* [B][d]; may be scratch.normed */
+} mixing_job;
+
+/* Items are rows. Makes their mixtures: x + mix * difference. */
+static void mix_items(void *context, size_t begin, size_t end, unsigned worker)
 {
-    const float *mix = job->l->input_mix + input * job->width;
-    for (size_t i = 0, d = job->width; i < count; i++)
-        mix_row(job->s->scratch.normed + i * d, job->difference + i * d, mix, d, job->mixture + i * d);
+    (void)worker;
+    const mixing_job *work = context;
+    size_t d = work->job->width;
+    for (size_t i = begin; i < end; i++) {
+        const float *x = work->job->s->scratch.normed + i * d, *difference = work->job->difference + i * d;
+        for (size_t k = 0; k < d; k++)
+            work->to[i * d + k] = x[k] + work->mix[k] * difference[k];
+    }
+}
+
+static void mix_rows(const rwkv_job *job, const float *mix, size_t count, float *to)
+{
+    mixing_job work = {job, mix, to};
+    pool_run(job->s->engine->runtime->threads, count, 1, mix_items, &work);
 }
 
 void rwkv_mix_network(hearth_session *s, uint32_t layer, size_t count)
 {
     rwkv_job job = job_of(s, layer, count);
-    size_t d = job.width;
-    difference_rows(&job, d);
-    for (size_t i = 0; i < count; i++) {
-        float *row = s->scratch.normed + i * d;
-        mix_row(row, job.difference + i * d, job.l->network_mix, d, row);
-    }
+    difference_rows(&job, job.width);
+    mix_rows(&job, job.l->network_mix, count, s->scratch.normed);
 }
 
 /* ------------------------------------------------------------------ products */
 
+typedef struct squashing_job {
+    float *hidden; /* [B][rank] */
+    size_t rank;
+    bool decay;
+} squashing_job;
+
+/* Items are rows. Applies the activation between the two matrices of the decay's map, or of the gate's. */
+static void squash_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const squashing_job *work = context;
+    for (size_t i = begin * work->rank; i < end * work->rank; i++)
+        work->hidden[i] = work->decay ? tanhf(work->hidden[i]) : sigmoid(work->hidden[i]);
+}
+
 /* Multiplies what the first matrix of a map of low rank made with the second one. */
 static void widen(const rwkv_job *job, low_rank_use which, size_t count, float *out)
 {
-    scratch *b = &job->s->scratch;
-    size_t n = count * job->l->recurrent.ranks[which];
-    for (size_t i = 0; which == MAP_DECAY && i < n; i++)
-        b->columns.hidden[i] = tanhf(b->columns.hidden[i]);
-    for (size_t i = 0; which == MAP_GATE && i < n; i++)
-        b->columns.hidden[i] = sigmoid(b->columns.hidden[i]);
-    multiply(job->s, b->columns.hidden, count, &(product){&job->l->low_rank[which].out, out}, 1);
+    float *hidden = job->s->scratch.columns.hidden;
+    squashing_job work = {hidden, job->l->recurrent.ranks[which], which == MAP_DECAY};
+    if (which == MAP_DECAY || which == MAP_GATE)
+        pool_run(job->s->engine->runtime->threads, count, 1, squash_rows, &work);
+    multiply(job->s, hidden, count, &(product){&job->l->low_rank[which].out, out}, 1);
 }
 
 /* Makes all that the steps of the states begin with; of the values' shares, in scratch.mixed, they are needed no more. */
@@ -130,7 +168,7 @@ static void project(const rwkv_job *job, uint32_t layer, size_t count)
         product products[2];
         size_t n = 0;
         bool narrow = each[i].which != LOW_RANK_MAPS && l->recurrent.ranks[each[i].which] > 0;
-        mix_rows(job, each[i].input, count);
+        mix_rows(job, l->input_mix + each[i].input * job->width, count, job->mixture);
         if (each[i].whole)
             products[n++] = (product){each[i].whole, each[i].to};
         if (narrow)

@@ -65,6 +65,7 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > most.query_rank ? widest : most.query_rank;
     widest = widest > most.recurrent ? widest : most.recurrent;
     widest = widest > most.latent ? widest : most.latent;
+    widest = widest > most.low_rank ? widest : most.low_rank;
     widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;

@@ -92,9 +92,9 @@ hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stor
 
 /* In huggingface_rwkv.c. Reads the sizes of RWKV-7's mixers. */
 hearth_status folder_read_rwkv(folder_reader *r);
-/* Returns whether a tensor is one of the mixtures that GGUF has in one. */
-bool folder_is_mixture(const folder_reader *r, const char *name);
-/* Adds those, and what GGUF has besides, when all other tensors have been added. */
+/* Returns whether a tensor is one of the mixtures that GGUF has in one, or of what the first layer does not use. */
+bool folder_leaves_to_rwkv(const folder_reader *r, const char *name);
+/* Adds the mixtures, and what GGUF has besides, when all other tensors have been added. */
 hearth_status folder_add_rwkv(folder_reader *r);
 
 /* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */

@@ -6,6 +6,7 @@
 #include "../base/memory.h"
 #include "../chat/named.h"
 #include "../chat/template.h"
+#include "../text/rwkv_vocabulary.h"
 
 #include <string.h>
 
@@ -59,7 +60,7 @@ static hearth_status add_world(checkpoint *c, hearth_error *error)
     span kind;
     bool found;
     TRY(checkpoint_get_string(c, "tokenizer.ggml.model", &kind, &found, error));
-    if (!found || !span_equal(kind, span_of("rwkv")) || checkpoint_find(c, KEY_TEMPLATE))
+    if (!found || !span_equal(kind, span_of(RWKV_KIND)) || checkpoint_find(c, KEY_TEMPLATE))
         return HEARTH_OK;
     return set_template(c, "default", named_template_find("rwkv-world"), error);
 }

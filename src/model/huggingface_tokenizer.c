@@ -215,7 +215,10 @@ static hearth_status set_ids(const vocabulary *v, const json_t *config, const js
     }
     TRY(set_named(v, settings, "bos_token", "tokenizer.ggml.bos_token_id", &bos));
     TRY(set_named(v, settings, "eos_token", "tokenizer.ggml.eos_token_id", &eos));
-    return set_ends(v, config, generation);
+    span kind = {0};
+    TRY(checkpoint_get_string(v->out, "tokenizer.ggml.model", &kind, &bos, v->error));
+    return span_equal(kind, span_of(RWKV_KIND)) ? HEARTH_OK /* whose configs say wrong ones */
+                                                : set_ends(v, config, generation);
 }
 
 /* Sets the switches of tokenizer_config.json. */
@@ -279,8 +282,8 @@ static hearth_status add_all(vocabulary *v, const char *folder, const json_t *co
     }
     TRY_OR(done, status, huggingface_add_chat(v->out, folder, settings, name, v->error));
     TRY_OR(done, status, set_ids(v, config, generation, settings));
-    TRY_OR(done, status, rwkv_vocabulary_finish(v->out, v->error));
-    status = finish(v);
+    TRY_OR(done, status, finish(v));
+    status = rwkv_vocabulary_finish(v->out, v->error);
 done:
     json_decref(settings);
     json_decref(added);

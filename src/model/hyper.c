@@ -269,8 +269,8 @@ static hearth_status read_rwkv(const hyper_reader *r, uint32_t layer, recurrent_
     to->value_length = to->key_length = length;
     for (size_t i = 0; i < LOW_RANK_MAPS; i++) {
         TRY(hyper_size(r, ranks[i], &to->ranks[i], NULL));
-        if (to->ranks[i] == 0 || to->ranks[i] > width)
-            return hyper_fail(r, HEARTH_FORMAT, ranks[i], "is 0, or larger than embedding_length");
+        if (to->ranks[i] == 0 || to->ranks[i] > HYPER_WIDTH_LIMIT)
+            return hyper_fail(r, HEARTH_FORMAT, ranks[i], "is 0 or too large");
     }
     if (layer == 0)
         to->ranks[MAP_VALUE] = 0;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define KEY(name) "tokenizer.ggml." name
-#define KIND      "rwkv"
 
 typedef struct listing {
     const char *name;
@@ -102,7 +101,7 @@ hearth_status rwkv_vocabulary_parse(checkpoint *c, span text, const char *name, 
     listing l = {.name = name, .error = error};
     hearth_status status = read_lines(&l, text);
     if (status == HEARTH_OK)
-        status = checkpoint_set_string(c, KEY("model"), span_of(KIND), error);
+        status = checkpoint_set_string(c, KEY("model"), span_of(RWKV_KIND), error);
     if (status == HEARTH_OK)
         status = checkpoint_set_strings(c, KEY("tokens"), l.pieces, l.count, error);
     if (status == HEARTH_OK)
@@ -119,7 +118,7 @@ hearth_status rwkv_vocabulary_finish(checkpoint *c, hearth_error *error)
     span kind;
     bool found;
     TRY(checkpoint_get_string(c, KEY("model"), &kind, &found, error));
-    if (!found || !span_equal(kind, span_of(KIND)))
+    if (!found || !span_equal(kind, span_of(RWKV_KIND)))
         return HEARTH_OK;
     TRY(checkpoint_set_u32(c, KEY("bos_token_id"), 0, error));
     TRY(checkpoint_set_u32(c, KEY("eos_token_id"), 0, error));

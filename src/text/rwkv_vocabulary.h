@@ -5,6 +5,7 @@
 
 #include "../file/checkpoint.h"
 
+#define RWKV_KIND            "rwkv"
 #define RWKV_VOCABULARY_FILE "rwkv_vocab_v20230424.txt"
 
 /* Adds the keys of a file; of a text in memory: a line for each piece, "ID LITERAL LENGTH", ids from 1 on, the literal one of

@@ -1,5 +1,6 @@
 /* tokenizer.c - the table of kinds of vocabulary, and what all kinds share: special tokens, BOS and EOS. */
 #include "internal.h"
+#include "rwkv_vocabulary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static const vocabulary_kind kinds[] = {
         .spell = sentencepiece_spell,
     },
     {
-        .name = "rwkv",
+        .name = RWKV_KIND,
         .defaults = {.bos = -1, .eos = -1, .unknown = -1, .blank = " "},
         .create = longest_create,
         .encode = longest_encode,
