@@ -101,10 +101,13 @@ static uint32_t drafts_of(const checkpoint *c, const char *architecture, uint32_
 }
 
 /* Keys that mean nothing: llama.cpp's converter gives Nemotron-H and Granite 4 a context of 2^20 tokens and a rotation, the
- * former the epsilon of another kind of norm, whatever the config says, and the latter experts where there are none. */
+ * former the epsilon of another kind of norm, whatever the config says, and the latter experts where there are none; Kimi Linear
+ * the base of a rotation that it has not, and head_dim for the length of values that are compressed. */
 static bool is_void(const char *model, const char *key)
 {
     bool nemotron = strncmp(key, "nemotron_h", 10) == 0, granite = strncmp(key, "granitehybrid", 13) == 0;
+    if (strcmp(key, "kimi-linear.rope.freq_base") == 0 || strcmp(key, "kimi-linear.attention.value_length") == 0)
+        return true;
     if (nemotron && (strstr(key, ".rope.") || strstr(key, ".layer_norm_epsilon")))
         return true;
     if (granite &&

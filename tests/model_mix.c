@@ -1,16 +1,18 @@
 /* model_mix.c - the mixes against llama.cpp: tests/data/mixes.json says which format its quantiser gave each matrix of some
- * random models; and a model written as a whole against llama.cpp's file of the same mix. */
+ * random models, mixes-families.json which of golden models; and a model written as a whole against llama.cpp's file of the same
+ * mix. */
 #include "file_build.h"
 #include "model_build.h"
 
 #include "../src/base/json.h"
 #include "../src/base/pool.h"
-#include "../src/model/convert.h"
+#include "../src/model/convert_plan.h"
 #include "../src/model/mix.h"
 
 #include <strings.h>
 
-#define MIXES_FILE HEARTH_MODELS "/../tests/data/mixes.json"
+#define MIXES_FILE    HEARTH_MODELS "/../tests/data/mixes.json"
+#define FAMILIES_FILE HEARTH_MODELS "/../tests/data/mixes-families.json"
 
 static const struct {
     const char *name;
@@ -113,6 +115,84 @@ static void as_llama_cpp(void **state)
     assert_true(mixes >= 100);
 }
 
+/* Finds the format that a plan gives the next tensor of that name, "*" standing for its layer, at or behind *at. */
+static const char *next_format(const convert_plan *p, const char *name, size_t *at)
+{
+    unsigned layer;
+    for (char tensor[128]; *at < p->count; (*at)++) {
+        const convert_step *step = &p->items[*at].step;
+        const char *rest = strncmp(step->name, "blk.", 4) == 0 ? strchr(step->name + 4, '.') : NULL;
+        bool of_layer = rest && sscanf(step->name, "blk.%u.", &layer) == 1;
+        snprintf(tensor, sizeof tensor, "%s%s", of_layer ? "blk.*" : "", of_layer ? rest : step->name);
+        if (strcmp(tensor, name) == 0) {
+            (*at)++;
+            return number_formats[step->to].name;
+        }
+    }
+    return NULL;
+}
+
+/* Compares the matrices of one family in one mix; returns how many. */
+static size_t compare_family(const json_t *row)
+{
+    const char *golden = json_string_value(json_object_get(row, "family")), *name;
+    const char *mix = json_string_value(json_object_get(row, "mix"));
+    convert_options o = {.mix = mix_by_name(mix), .format = mix_by_name(mix)->base};
+    convert_plan p = {.options = &o};
+    char path[512], wanted[16];
+    size_t compared = 0;
+    hearth_error error;
+    checkpoint *source;
+    hearth_model *model;
+    json_t *formats;
+    snprintf(path, sizeof path, HEARTH_DATA "/golden/%s/model.gguf", golden);
+    must(model_open_checkpoint(&source, path, &error), &error);
+    must(model_check(&model, source, &(hearth_model_options){0}, &error), &error);
+    p.source = source;
+    p.model = model;
+    must(convert_plan_make(&p, &error), &error);
+    for (size_t i = 0; i < p.count; i++) { /* nothing but the format changes */
+        const convert_item *item = &p.items[i];
+        size_t row_bytes;
+        assert_memory_equal(item->to.shape, item->from.shape, sizeof item->to.shape);
+        assert_true(number_row_bytes(item->to.format, item->to.shape[0], &row_bytes));
+        assert_int_equal(item->to.size_bytes, row_bytes * stored_tensor_rows(&item->to));
+    }
+    json_object_foreach(json_object_get(row, "formats"), name, formats)
+    {
+        const char *text = json_string_value(formats), *found;
+        size_t at = 0, of_name = 0;
+        bool alike = strchr(text, ' ') == NULL; /* else one for each layer */
+        for (; (found = next_format(&p, name, &at)) != NULL; of_name++) {
+            int length = 0;
+            assert_int_equal(sscanf(text, "%15s%n", wanted, &length), 1);
+            if (strcasecmp(wanted, found) != 0)
+                fail_msg("%s in %s, the %zu-th %s: %s, llama.cpp has %s", golden, mix, of_name, name, found, wanted);
+            text += alike ? 0 : length;
+        }
+        assert_true(of_name > 0 && (alike || *text == 0));
+        compared += of_name;
+    }
+    arena_clear(&p.memory);
+    hearth_model_close(model);
+    checkpoint_close(source);
+    return compared;
+}
+
+static void families_as_llama_cpp(void **state)
+{
+    (void)state;
+    json_t *rows, *row;
+    hearth_error error;
+    size_t index, compared = 0;
+    if (json_parse_file(&rows, FAMILIES_FILE, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    json_array_foreach(rows, index, row) compared += compare_family(row);
+    print_message("%zu files of llama.cpp, %zu matrices\n", json_array_size(rows), compared);
+    assert_true(json_array_size(rows) >= 140 && compared >= 5000);
+    json_decref(rows);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -168,7 +248,7 @@ static void whole_files(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_llama_cpp), cmocka_unit_test(names),
-                                       cmocka_unit_test(whole_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_llama_cpp), cmocka_unit_test(families_as_llama_cpp),
+                                       cmocka_unit_test(names), cmocka_unit_test(whole_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* convert_plan.c - applies the family's rules to decide for each tensor: format, layout, order of rows, and why.
  *
- * No tensor is known by its name here. The dimensions and flags of the rules say which tensors have a row or a value
- * per neuron, which one is down, and what it is called when transposed. */
+ * Apart from what mixes keep (mix_keeps), no tensor is known by its name here. The dimensions and flags of the rules say which
+ * tensors have a row or a value per neuron, which one is down, and what it is called when transposed. */
 #include "convert_plan.h"
 
 #include "bind.h"
@@ -19,23 +19,18 @@ static double bits_per_weight(number_format f)
     return 8.0 * number_formats[f].block_bytes / number_formats[f].block_values;
 }
 
-/* Returns true for the tensor that computes the logits: the head, or the embedding where there is no head. */
+/* Returns true for the tensor that computes the logits: the head, or the embedding where there is no head; then for that of each
+ * layer too, as llama.cpp has it. */
 static bool is_head(const convert_plan *p, const tensor_rule *rule)
 {
     const family *f = p->model->family;
-    if (!(rule->flags & TENSOR_EMBEDDING))
+    bool each = rule->field == offsetof(hearth_model, per_layer_tokens) && strchr(rule->name, '%') == NULL;
+    if (!(rule->flags & TENSOR_EMBEDDING) && !each)
         return (rule->flags & TENSOR_HEAD) != 0;
     for (size_t i = 0; i < f->tensor_count; i++)
         if ((f->tensors[i].flags & TENSOR_HEAD) && checkpoint_find_tensor(p->source, f->tensors[i].name))
             return false;
     return true;
-}
-
-/* Returns whether a matrix is one of the two of a map of low rank. */
-static bool is_low_rank(const tensor_rule *rule)
-{
-    return (rule->rows >= DIMENSION_DECAY_RANK && rule->rows <= DIMENSION_GATE_RANK) ||
-           (rule->columns >= DIMENSION_DECAY_RANK && rule->columns <= DIMENSION_GATE_RANK);
 }
 
 static bool override_matches(const convert_override *o, const char *name)
@@ -63,11 +58,9 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     *reason = override ? "override" : "asked for";
     if (override)
         return override->format;
-    if (rule->rows == DIMENSION_EXPERTS || rule->rows == DIMENSION_POSITIONS ||
-        is_low_rank(rule)) { /* small, and llama.cpp keeps them too */
-        *reason = rule->rows == DIMENSION_EXPERTS     ? "router"
-                  : rule->rows == DIMENSION_POSITIONS ? "positions"
-                                                      : "low rank";
+    const char *keeps = mix_keeps(step->name);
+    if (keeps && o->format != FORMAT_COUNT && number_is_block(o->format)) {
+        *reason = keeps;
         return step->from;
     }
     if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)
@@ -232,7 +225,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     step->transposed = from != to && from->rows != DIMENSION_NONE;
     step->from = t->format;
     step->columns = t->shape[step->transposed ? 1 : 0];
-    step->rows = t->shape[step->transposed ? 0 : 1] * item->experts;
+    step->rows = step->transposed ? t->shape[0] * item->experts : stored_tensor_rows(t);
     step->from_bytes = t->size_bytes;
     const matrix down = {t->data, t->format, (uint32_t)(step->columns * item->experts), (uint32_t)t->shape[0],
                          step->transposed ? t->size_bytes / (step->columns * item->experts) : 0};
@@ -247,9 +240,12 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     step->to_bytes = size_bytes;
     item->to.name = step->name;
     item->to.format = step->to;
-    item->to.shape[0] = step->columns;
+    if (step->transposed) {
+        item->to.shape[0] = step->columns;
+        item->to.shape[1] = t->shape[0];
+    }
     item->zero_rows = to->rows == DIMENSION_POSITIONS ? convert_extra_positions(p) : 0;
-    item->to.shape[1] = step->rows / item->experts + item->zero_rows;
+    item->to.shape[1] += item->zero_rows;
     item->to.size_bytes = size_bytes + (size_t)item->zero_rows * row_bytes;
     item->to.rotary_heads = item->to.fused_groups = item->to.values.groups = 0;
     item->to.parts = NULL;

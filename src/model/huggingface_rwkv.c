@@ -10,7 +10,6 @@
 /* The mixtures of a mixer's inputs that a folder has one by one, in GGUF's order (rwkv_input). */
 static const char mixture_letters[RWKV_INPUTS + 1] = "rwkvag";
 #define MIXTURE  "model.layers.%" PRIu32 ".attn.x_%c"
-#define JOINED   "blk.%" PRIu32 ".time_mix_lerp_fused.weight"
 #define LOW_RANK "model.layers.%" PRIu32 ".attn.%c_lora.lora.0.weight"
 
 /* What llama.cpp wants of the first layer too, where it uses none of it, and what its converter takes in its place. */
@@ -156,21 +155,6 @@ static hearth_status check_heads(const folder_reader *r)
                       r->out->path, name, (unsigned long long)t->shape[0], r->layer.recurrent.key_length);
 }
 
-/* Gives mixtures that a folder has in one tensor the shape that llama.cpp wants. */
-static void shape_mixtures(folder_reader *r, uint32_t layer)
-{
-    char name[TENSOR_NAME_SIZE];
-    snprintf(name, sizeof name, JOINED, layer);
-    for (size_t i = 0; i < r->out->tensor_count; i++) {
-        stored_tensor *t = &r->out->tensors[i];
-        if (strcmp(t->name, name) != 0 || t->rank != 2)
-            continue;
-        t->rank = 4;
-        t->shape[3] = t->shape[1];
-        t->shape[1] = 1;
-    }
-}
-
 /* Makes the mixtures of a layer one tensor. */
 static hearth_status join_mixtures(folder_reader *r, uint32_t layer)
 {
@@ -187,10 +171,10 @@ static hearth_status join_mixtures(folder_reader *r, uint32_t layer)
                         t ? "not of hidden_size floats" : "missing");
         number_formats[t->format].decode(t->data, values + i * d, d);
     }
-    snprintf(name, sizeof name, JOINED, layer);
+    snprintf(name, sizeof name, "blk.%" PRIu32 ".time_mix_lerp_fused.weight", layer);
     const stored_tensor joined = {.name = name,
-                                  .rank = 4,
-                                  .shape = {d, 1, 1, RWKV_INPUTS},
+                                  .rank = 2,
+                                  .shape = {d, RWKV_INPUTS, 1, 1},
                                   .format = FORMAT_F32,
                                   .data = values,
                                   .size_bytes = RWKV_INPUTS * d * sizeof *values};
@@ -206,8 +190,6 @@ hearth_status folder_add_rwkv(folder_reader *r)
         snprintf(name, sizeof name, MIXTURE, i, mixture_letters[0]);
         if (checkpoint_find_tensor(r->folder, name)) /* else it has all of a layer in one */
             TRY(join_mixtures(r, i));
-        else
-            shape_mixtures(r, i);
     }
     TRY(check_heads(r));
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {

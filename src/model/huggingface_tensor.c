@@ -3,6 +3,7 @@
 #include "experts.h"
 #include "folder_reader.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -366,6 +367,25 @@ static hearth_status check_biases(const folder_reader *r)
     return HEARTH_OK;
 }
 
+/* Gives matrices whose rows llama.cpp wants in another dimension than the second, with ones between, that shape. */
+static void spread(folder_reader *r)
+{
+    static const struct {
+        const char *pattern;
+        uint32_t of_rows; /* the dimension */
+    } wanted[] = {{"blk.*.ssm_conv1d_[qkv].weight", 2}, {"blk.*.time_mix_lerp_fused.weight", 3}};
+    for (size_t i = 0; i < r->out->tensor_count; i++) {
+        stored_tensor *t = &r->out->tensors[i];
+        for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++) {
+            if (t->rank != 2 || fnmatch(wanted[k].pattern, t->name, 0) != 0)
+                continue;
+            t->rank = 4;
+            t->shape[wanted[k].of_rows] = t->shape[1];
+            t->shape[1] = 1;
+        }
+    }
+}
+
 /* Sets general.file_type to the format that most bytes of the matrices have. */
 static hearth_status set_file_type(folder_reader *r)
 {
@@ -386,6 +406,7 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
         TRY(add_tensor(r, &r->folder->tensors[i], tied));
     TRY(experts_check(r->out, r->error));
     TRY(folder_add_rwkv(r));
+    spread(r);
     if (!tied)
         TRY(require_head(r));
     TRY(check_biases(r));

@@ -1,6 +1,7 @@
 /* mix.c - the table of llama.cpp's mixes, and how its conditions are understood. */
 #include "mix.h"
 
+#include <fnmatch.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
@@ -74,6 +75,30 @@ static const quantize_mix mixes[] = {
 };
 #define MIXES (sizeof mixes / sizeof *mixes)
 
+/* What Falcon has in place of the mixes of these names: its matrices down and of attention's output bear coarser formats. */
+static const quantize_mix falcon_mixes[] = {
+    {"q2_k",      10, FORMAT_Q2_K,   {{MIX_VALUE, FOUR_SHARE, FORMAT_Q4_K}, {MIX_VALUE, ALWAYS, FORMAT_Q3_K}, {MIX_DOWN, ALWAYS, FORMAT_Q3_K}}},
+    {"q3_k_m",    12, FORMAT_Q3_K,   {{MIX_VALUE, FIRST_TWO, FORMAT_Q5_K}, {MIX_VALUE, ALWAYS, FORMAT_Q4_K},
+                                      {MIX_DOWN, FIRST_SIXTEENTH, FORMAT_Q5_K}, {MIX_DOWN, OUTER_AND_THIRD, FORMAT_Q4_K}}},
+    {"q3_k_l",    13, FORMAT_Q3_K,   {{MIX_VALUE, ALWAYS, FORMAT_Q5_K}, {MIX_DOWN, ALWAYS, FORMAT_Q4_K},
+                                      {MIX_ATTENTION_OUTPUT, ALWAYS, FORMAT_Q4_K}}},
+    {"q4_k_s",    14, FORMAT_Q4_K,   {{MIX_VALUE, FIRST_FOUR, FORMAT_Q5_K}}},
+    {"q4_k_m",    15, FORMAT_Q4_K,   {{MIX_VALUE, OUTER_AND_THIRD, FORMAT_Q6_K},
+                                      {MIX_DOWN, FIRST_SIXTEENTH, FORMAT_Q6_K}, {MIX_DOWN, OUTER_AND_THIRD, FORMAT_Q5_K}}},
+};
+
+/* Matrices that keep their format, small ones all: llama.cpp's quantiser knows them by their names too. */
+static const struct {
+    const char *pattern, *reason;
+} kept[] = {
+    {"*.ffn_gate_inp.weight",        "router"},
+    {"position_embd.weight",         "positions"},
+    {"*.time_mix_[wavg][12].weight", "low rank"},
+    {"*.laurel_[lr].weight",         "low rank"},
+    {"*altup_*",                     "streams"},
+    {"per_layer_model_proj.weight",  "small"},
+};
+
 /* Rules of all mixes, before their own: small matrices of a large model. */
 static const mix_rule common_rules[] = {
     {MIX_VALUE, EIGHT_EXPERTS, FORMAT_Q8_0},
@@ -106,6 +131,23 @@ void mix_list(char *out, size_t size)
 
 /* ------------------------------------------------------------------ choosing */
 
+const char *mix_keeps(const char *name)
+{
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (fnmatch(kept[i].pattern, name, 0) == 0)
+            return kept[i].reason;
+    return NULL;
+}
+
+/* Returns the mix of the same name that counts for a model. */
+static const quantize_mix *mix_for(const quantize_mix *mix, const mix_traits *t)
+{
+    for (size_t i = 0; t->falcon && i < sizeof falcon_mixes / sizeof *falcon_mixes; i++)
+        if (falcon_mixes[i].file_type == mix->file_type)
+            return &falcon_mixes[i];
+    return mix;
+}
+
 /* Returns the first rule that applies; NULL: none does. */
 static const mix_rule *find_rule(const mix_rule *rules, size_t count, const mix_traits *t, const mix_place *p)
 {
@@ -117,8 +159,9 @@ static const mix_rule *find_rule(const mix_rule *rules, size_t count, const mix_
 
 number_format mix_format(const quantize_mix *mix, const mix_traits *t, const mix_place *p)
 {
+    mix = mix_for(mix, t);
     if (p->role == MIX_HEAD)
-        return mix->base == FORMAT_Q8_0 ? FORMAT_Q8_0 : FORMAT_Q6_K;
+        return mix->base == FORMAT_Q8_0 || t->falcon ? FORMAT_Q8_0 : FORMAT_Q6_K;
     const mix_rule *rule = find_rule(common_rules, sizeof common_rules / sizeof *common_rules, t, p);
     if (!rule)
         rule = find_rule(mix->rules, MIX_RULES, t, p);
@@ -140,14 +183,29 @@ number_format mix_fallback(number_format wanted)
 
 /* ------------------------------------------------------------------ of a model */
 
+/* Returns how many heads of queries share keys in the layer that llama.cpp asks: the first, which has none in families whose files
+ * say it layer by layer and begin with a recurrent one. Files of latent attention with both its maps in one say that none do. */
+static uint32_t group_of(const hearth_model *model)
+{
+    uint32_t i = 0;
+    while (model->family->mixers == MIXERS_LISTED && i + 1 < model->hyper.layer_count &&
+           !model->layers[i].attention.kv_head_count)
+        i++;
+    const attention_shape *a = &model->layers[i].attention;
+    if (model->layers[i].key_value_up.rows > 0)
+        return 1;
+    return a->kv_head_count > 0 ? a->head_count / a->kv_head_count : 0;
+}
+
 mix_traits mix_traits_of(const hearth_model *model, bool importance)
 {
-    mix_traits t = {.layers = model->hyper.layer_count, .importance = importance};
+    mix_traits t = {.layers = model->hyper.layer_count,
+                    .queries_per_key = group_of(model),
+                    .importance = importance,
+                    .falcon = strcmp(model->family->name, "falcon") == 0};
     for (uint32_t i = 0; i < t.layers; i++) {
         const model_layer *l = &model->layers[i];
-        uint32_t group = l->attention.kv_head_count > 0 ? l->attention.head_count / l->attention.kv_head_count : 0;
         t.expert_count = l->ffn.router.expert_count > t.expert_count ? l->ffn.router.expert_count : t.expert_count;
-        t.queries_per_key = group > t.queries_per_key ? group : t.queries_per_key;
     }
     return t;
 }
@@ -161,6 +219,7 @@ static const struct {
 } roles[] = {
     {offsetof(model_layer, v), MIX_VALUE, "attn_v."},
     {offsetof(model_layer, qkv), MIX_VALUE, "attn_qkv."},
+    {offsetof(model_layer, key_value_up), MIX_VALUE, "attn_kv_b."},
     {offsetof(model_layer, k), MIX_KEY, "attn_k."},
     {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT, "attn_output."},
     {offsetof(model_layer, recurrent_output), MIX_ATTENTION_OUTPUT, "attn_output."},
@@ -175,7 +234,8 @@ static bool has_role(const model_layer *l, mix_role role)
 {
     if (role == MIX_DOWN || role == MIX_OTHER)
         return role == MIX_OTHER || l->ffn.neuron_count > 0;
-    bool values = l->mixer == MIXER_ATTENTION ? l->attention.compressed == 0 : l->recurrent.rule == RECURRENCE_KDA;
+    bool latent = l->attention.compressed > 0 && l->key_value_up.rows == 0;
+    bool values = l->mixer == MIXER_ATTENTION ? !latent : l->recurrent.rule == RECURRENCE_KDA;
     return role == MIX_VALUE ? values : l->mixer == MIXER_ATTENTION || values;
 }
 

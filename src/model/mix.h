@@ -1,8 +1,7 @@
 /* mix.h - llama.cpp's mixes: a number format for each matrix by its role and layer, under a common name such as q4_k_m.
  *
  * More bits go where rounding costs most: to values and down matrices, above all of the first and last layers. The
- * mixes are those of llama.cpp's quantiser (llama-quant.cpp, 0.5.0), so that files of a name are alike; its exceptions for
- * single families (Falcon, GLM-5) are left out. */
+ * mixes are those of llama.cpp's quantiser (llama-quant.cpp, 0.5.0), so that files of a name are alike. */
 #ifndef MODEL_MIX_H
 #define MODEL_MIX_H
 
@@ -11,8 +10,8 @@
 /* What a matrix is, as far as mixes tell matrices apart. */
 typedef enum mix_role {
     MIX_OTHER,
-    MIX_HEAD,  /* gives the logits: the head, or the embedding where there is none */
-    MIX_VALUE, /* of attention; query, key and value in one where a file has them so */
+    MIX_HEAD, /* gives the logits: the head, or where there is none all embeddings */
+    MIX_VALUE, /* of attention; query, key and value in one, or both maps of latent attention, where a file has them so */
     MIX_KEY,
     MIX_ATTENTION_OUTPUT,
     MIX_DOWN,
@@ -32,6 +31,7 @@ typedef struct mix_traits {
     uint32_t expert_count;    /* 0: none */
     uint32_t queries_per_key; /* heads of queries that share keys and values */
     bool importance;          /* the error is weighted by importance */
+    bool falcon;              /* Falcon, for which llama.cpp has mixes of its own */
 } mix_traits;
 
 /* When a rule counts. Shares are of the layers that have such a matrix, rounded down to whole layers. */
@@ -70,6 +70,8 @@ const quantize_mix *mix_by_name(const char *name);
 /* Writes the names of all mixes: "q2_k, q3_k_s, ...". */
 void mix_list(char *out, size_t size);
 
+/* Returns why a matrix of that name in GGUF keeps its format whatever is asked for, in a word for reports; NULL: it does not. */
+const char *mix_keeps(const char *name);
 /* Returns the format that the mix gives a matrix. */
 number_format mix_format(const quantize_mix *mix, const mix_traits *traits, const mix_place *place);
 /* Returns what takes the place of a format whose blocks do not divide a matrix's rows: the one of similar size with
