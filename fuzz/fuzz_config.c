@@ -15,6 +15,7 @@
  * Covers: src/model/huggingface_ternary.c
  * Covers: src/model/hyper.c
  * Covers: src/model/hyper_attention.c
+ * Covers: src/model/hyper_mixer.c
  * Covers: src/model/rope.c
  *
  * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but

@@ -44,6 +44,18 @@ is "another of the model's" "$("$HEARTH" template "$scratch/folder" --messages "
 printf '{{ bos_token }}a file' >"$scratch/folder/chat_template.jinja"
 is "a file of the folder" "$("$HEARTH" template "$scratch/folder" --messages "$scratch/plain.json")" "<s>a file"
 is "a named one" "$("$HEARTH" template "$scratch/folder" --messages "$scratch/plain.json" --chat-template chatml | head -1)" "<|im_start|>user"
+# RWKV's: lines under the speaker's name, the last system message first, thoughts of earlier answers left out.
+echo '[{"role": "user", "content": " a\n"}, {"role": "assistant", "content": "<think>x</think> b"}, {"role": "system", "content": "be brief"},
+       {"role": "user", "content": "c"}]' >"$scratch/world.json"
+world=("$HEARTH" template "$model" --messages "$scratch/world.json" --chat-template rwkv-world --set "bos_token=")
+said=$'System: be brief\n\nUser: a\n\nAssistant: b\n\nUser: c\n\n'
+is "RWKV's" "$("${world[@]}" && echo .)" "${said}Assistant:."
+is "RWKV's, thinking" "$("${world[@]}" --set enable_thinking=true && echo .)" "${said}Assistant: <think>."
+is "RWKV's, not thinking" "$("${world[@]}" --set enable_thinking=false && echo .)" "${said}Assistant: <think>"$'\n</think>.'
+is "RWKV's, without a prompt" "$("${world[@]}" --no-generation-prompt && echo .)" "$said."
+echo '{"chat_template": "rwkv-world"}' >"$scratch/folder/tokenizer_config.json"
+rm "$scratch/folder/chat_template.jinja"
+is "a template that is a name" "$("$HEARTH" template "$scratch/folder" --messages "$scratch/world.json" --set "bos_token=" && echo .)" "${said}Assistant:."
 printf '{{ x is string }} {{ y is string }} {{ z.a }}' >"$scratch/kinds.jinja"
 is "kinds of variables" "$("$HEARTH" template "$scratch/kinds.jinja" --messages "$scratch/plain.json" --set x=true --set 'y=<s>' --set 'z={"a": 1}')" \
     "False True 1"

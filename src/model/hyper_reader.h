@@ -1,4 +1,5 @@
-/* hyper_reader.h - what the files share that read hyperparameters: hyper.c, and hyper_attention.c for attention. */
+/* hyper_reader.h - what the files share that read hyperparameters: hyper.c, hyper_attention.c for attention, and
+ * hyper_mixer.c for other mixers. */
 #ifndef MODEL_HYPER_READER_H
 #define MODEL_HYPER_READER_H
 
@@ -41,5 +42,10 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r);
 hearth_status hyper_read_rotation(const hyper_reader *r);
 /* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
 hearth_status hyper_read_growth(const hyper_reader *r);
+
+/* In hyper_mixer.c. Finds out which mixer a layer has, by the sizes that were read. */
+hearth_status hyper_find_mixer(const hyper_reader *r, uint32_t layer);
+/* Reads the shape of a recurrent mixer. */
+hearth_status hyper_read_recurrent(const hyper_reader *r, uint32_t layer);
 
 #endif
