@@ -206,26 +206,99 @@ static void attend_alone(const pass *p, uint32_t layer, const double *x, double 
     times(&l->attention_output, 0, p->model->hyper.embedding_length, l->attention_output_bias, mixed, y);
 }
 
+/* RWKV-7's mixture of an input of the first token of a sequence, before which lies nothing. */
+static void mix_input(const model_layer *l, rwkv_input input, const double *x, double *mixed)
+{
+    for (size_t i = 0, d = l->q.columns; i < d; i++)
+        mixed[i] = x[i] - (double)l->input_mix[input * d + i] * x[i];
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void run_map(const low_rank_map *map, const double *x, double (*between)(double), double *y)
+{
+    double hidden[WIDEST];
+    times(&map->in, 0, map->in.rows, NULL, x, hidden);
+    for (size_t i = 0; between && i < map->in.rows; i++)
+        hidden[i] = between(hidden[i]);
+    times(&map->out, 0, map->out.rows, map->bias, hidden, y);
+}
+
+/* What RWKV-7's mixer adds to the first token of a sequence (arXiv 2503.14456): the state is empty, so that a query finds the token's
+ * own value, as much as it is like the token's own key. */
+static void mix_alone(const pass *p, uint32_t layer, const double *x, double *first_value, double *y)
+{
+    const model_layer *l = &p->model->layers[layer];
+    const input_squares *sums = p->sums->layers[layer];
+    size_t d = l->q.columns, length = l->recurrent.key_length;
+    double mixed[WIDEST], query[WIDEST], key[WIDEST], value[WIDEST], rate[WIDEST], share[WIDEST], gate[WIDEST];
+    mix_input(l, RWKV_IN_QUERY, x, mixed);
+    see(&sums[INPUT_ATTENTION], 0, mixed);
+    times(&l->q, 0, d, NULL, mixed, query);
+    mix_input(l, RWKV_IN_KEY, x, mixed);
+    see(&sums[INPUT_MIXED_KEY], 0, mixed);
+    times(&l->k, 0, d, NULL, mixed, key);
+    mix_input(l, RWKV_IN_VALUE, x, mixed);
+    see(&sums[INPUT_MIXED_VALUE], 0, mixed);
+    times(&l->v, 0, d, NULL, mixed, value);
+    if (layer > 0)
+        run_map(&l->low_rank[MAP_VALUE], mixed, NULL, share);
+    mix_input(l, RWKV_IN_RATE, x, mixed);
+    run_map(&l->low_rank[MAP_RATE], mixed, NULL, rate);
+    mix_input(l, RWKV_IN_GATE, x, mixed);
+    run_map(&l->low_rank[MAP_GATE], mixed, sigmoid, gate);
+    for (size_t i = 0; i < d; i++) {
+        key[i] *= 1 + (sigmoid(rate[i]) - 1) * (double)l->rate_share[i];
+        value[i] = layer > 0 ? value[i] + (first_value[i] - value[i]) * sigmoid(share[i]) : value[i];
+        first_value[i] = layer > 0 ? first_value[i] : value[i];
+    }
+    for (size_t head = 0; head < d; head += length) {
+        double like = 0, bonus = 0, mean = 0, squares = 0;
+        for (size_t i = head; i < head + length; i++) {
+            like += query[i] * key[i];
+            bonus += query[i] * key[i] * (double)l->bonus[i];
+        }
+        for (size_t i = head; i < head + length; i++)
+            mean += like * value[i] / (double)length;
+        for (size_t i = head; i < head + length; i++)
+            squares += (like * value[i] - mean) * (like * value[i] - mean) / (double)length;
+        for (size_t i = head; i < head + length; i++)
+            mixed[i] = gate[i] * ((like * value[i] - mean) / sqrt(squares + 64e-5) * (double)l->recurrent_norm[i] +
+                                  (double)l->recurrent_norm_bias[i] + bonus * value[i]);
+    }
+    see(&sums[INPUT_ATTENTION_OUTPUT], 0, mixed);
+    times(&l->recurrent_output, 0, d, NULL, mixed, y);
+}
+
 static void run_token(const pass *p, int32_t token)
 {
     const hearth_model *m = p->model;
     size_t d = m->hyper.embedding_length;
-    double x[WIDEST], normed[WIDEST], added[WIDEST];
+    double x[WIDEST], normed[WIDEST], added[WIDEST], first_value[WIDEST];
     float row[WIDEST], position[WIDEST] = {0};
     number_formats[m->embedding.format].decode(matrix_row(&m->embedding, (size_t)token), row, d);
     if (m->positions.data)
         number_formats[m->positions.format].decode(matrix_row(&m->positions, m->hyper.position_offset), position, d);
     for (size_t i = 0; i < d; i++)
         x[i] = (double)row[i] * (double)m->hyper.embedding_scale + (double)position[i];
+    norm(&m->hyper, &m->embedding_norm, x, d, x);
     for (uint32_t layer = 0; layer < m->hyper.layer_count; layer++) {
         const model_layer *l = &m->layers[layer];
         assert_true(l->wiring == WIRING_SEQUENTIAL);
         norm(&m->hyper, &l->attention_norm, x, d, normed);
-        attend_alone(p, layer, normed, added);
+        if (l->input_mix)
+            mix_alone(p, layer, normed, first_value, added);
+        else
+            attend_alone(p, layer, normed, added);
         norm(&m->hyper, &l->attention_post_norm, added, d, added);
         for (size_t i = 0; i < d; i++)
             x[i] += added[i];
         norm(&m->hyper, &l->ffn_norm, x, d, normed);
+        for (size_t i = 0; l->network_mix && i < d; i++)
+            normed[i] -= (double)l->network_mix[i] * normed[i];
         run_networks(p, layer, normed, added);
         norm(&m->hyper, &l->ffn_post_norm, added, d, added);
         for (size_t i = 0; i < d; i++)
@@ -314,8 +387,8 @@ static void check_sums(const char *name, const input_sums *got, const input_sums
 
 /* ------------------------------------------------------------------ tests */
 
-static const char *const models[] = {"llama",   "llama-gqa", "phi3",     "bitnet", "gpt2",
-                                     "mixtral", "qwen3-moe", "glm4-moe", "afmoe",  "llama4"};
+static const char *const models[] = {"llama",     "llama-gqa", "phi3",  "bitnet", "gpt2", "mixtral",
+                                     "qwen3-moe", "glm4-moe",  "afmoe", "llama4", "rwkv7"};
 
 static void draw_ids(int32_t *ids, uint32_t vocabulary)
 {
