@@ -26,4 +26,12 @@ else
     fail "hearth's ids differ from those of the rwkv package"
 fi
 
+if ! python_packages tiktoken; then
+    echo "not compared: Python has no package tiktoken"
+elif "$python" "$SOURCE/tests/compare_tiktoken.py" "$HEARTH" "$DATA/golden/tokenizers" "$scratch" "$lines"; then
+    pass
+else
+    fail "hearth's ids differ from those of the tiktoken package"
+fi
+
 finish

@@ -178,8 +178,8 @@ static void test_folders(void **state)
         assert_int_equal(checkpoint_find(c, "general.file_type")->as.u, 0);
         assert_int_equal(checkpoint_find(c, "general.quantization_version")->as.u, 2);
         assert_int_equal(l.notes, 1);
-        assert_string_equal(
-            l.note, "the folder has no tokenizer.model, tokenizer.json, vocab.json, or rwkv_vocab_v20230424.txt");
+        assert_string_equal(l.note, "the folder has no tokenizer.model, tokenizer.json, vocab.json, "
+                                    "rwkv_vocab_v20230424.txt, or tiktoken.model");
         checkpoint_close(c);
         checkpoint_close(wanted);
     }

@@ -4,6 +4,7 @@
 #include "../src/file/gguf.h"
 #include "../src/file/weights.h"
 #include "file_build.h"
+#include "tiktoken_list.h"
 
 #include <math.h>
 
@@ -189,6 +190,49 @@ static void test_nested_vocabulary(void **state)
         assert_int_equal(number_of(v.c, "tokenizer.ggml.eos_token_id"), 2);
         assert_int_equal(checkpoint_find(v.c, "tokenizer.hearth.end_tokens")->count, 2);
         json_decref(config);
+        close_vocabulary(&v);
+    }
+}
+
+/* tiktoken's list has no special tokens: they follow it. How its texts are cut is known of one class. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *class, *problem;
+    } rows[] = {{"TikTokenTokenizer", NULL}, {"OtherTokenizer", "tokenizer_class 'OtherTokenizer': how it cuts texts"}};
+    for (size_t i = 0; i < 2; i++) {
+        vocabulary_folder v;
+        hearth_error error;
+        char path[512], json[512];
+        buffer list = all_bytes();
+        add_piece(&list, "th", 2, 256);
+        open_vocabulary(&v);
+        snprintf(path, sizeof path, "%s/tokenizer.model", v.path);
+        remove(path);
+        snprintf(path, sizeof path, "%s/tiktoken.model", v.path);
+        write_file(path, list.data, list.size);
+        snprintf(json, sizeof json,
+                 "{\"tokenizer_class\": \"%s\", \"eos_token\": \"[EOS]\", \"added_tokens_decoder\":"
+                 " {\"257\": {\"content\": \"[EOS]\", \"special\": true}}}",
+                 rows[i].class);
+        put_json(&v, "tokenizer_config.json", json);
+        json_t *config = json_pack("{s:i}", "vocab_size", 515);
+        must(huggingface_add_tokenizer(v.c, v.path, config, &error), &error);
+        if (rows[i].problem) {
+            assert_null(checkpoint_find(v.c, "tokenizer.ggml.tokens"));
+            assert_non_null(strstr(v.c->vocabulary_problem, rows[i].problem));
+        } else {
+            const key_value *tokens = checkpoint_find(v.c, "tokenizer.ggml.tokens");
+            assert_true(span_equal(checkpoint_find(v.c, "tokenizer.ggml.pre")->as.string, span_of("kimi-k2")));
+            assert_int_equal(tokens->count, 515);
+            assert_true(span_equal(tokens->as.strings[256], span_of("th")));
+            assert_true(span_equal(tokens->as.strings[257], span_of("[EOS]")));
+            assert_int_equal(number_of(v.c, "tokenizer.ggml.eos_token_id"), 257);
+            assert_int_equal(checkpoint_find(v.c, "tokenizer.ggml.merges")->count, 1);
+        }
+        json_decref(config);
+        buffer_free(&list);
         close_vocabulary(&v);
     }
 }
@@ -545,17 +589,12 @@ static void test_draft(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_foreign_tensors),
-        cmocka_unit_test(test_three_values),
-        cmocka_unit_test(test_draft),
-        cmocka_unit_test(test_folder_names),
-        cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_bad_tokenizers),
-        cmocka_unit_test(test_nested_vocabulary),
+        cmocka_unit_test(test_order),           cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_nested),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_three_values),
+        cmocka_unit_test(test_draft),           cmocka_unit_test(test_folder_names),
+        cmocka_unit_test(test_added_tokens),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_bad_tokenizers),  cmocka_unit_test(test_nested_vocabulary),
     };
     return run_group(tests, NULL, NULL);
 }

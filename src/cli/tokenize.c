@@ -154,8 +154,7 @@ const command command_tokenize = {
     .about =
         "Prints the ids of a text on one line, with BOS and EOS as the model wants them and control tokens in the text "
         "recognised. Without TEXT and -f it reads standard input. Files that hold nothing but a vocabulary will do: a "
-        "GGUF "
-        "without tensors, tokenizer.json, tokenizer.model.",
+        "GGUF without tensors, tokenizer.json, tokenizer.model, tiktoken.model, and RWKV's list.",
     .example = "  $ hearth tokenize stories-relu-q8_0.gguf \"Once upon a time\"\n"
                "  1 403 407 261 378\n"
                "  $ hearth tokenize stories-relu-q8_0.gguf --back 403 407 261 378\n"

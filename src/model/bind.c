@@ -10,6 +10,7 @@
 #include "../file/gguf.h"
 #include "../file/sentencepiece.h"
 #include "../text/rwkv_vocabulary.h"
+#include "../text/tiktoken.h"
 #include "../text/tokenizer_json.h"
 
 #include <fnmatch.h>
@@ -224,11 +225,21 @@ hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_m
     return make_model(out, source, false, options, error);
 }
 
-/* A .safetensors file gets an error that asks for its folder. */
-/* Opens a file that holds nothing but a vocabulary. */
-static hearth_status open_vocabulary(checkpoint **out, const char *path,
-                                     hearth_status (*add)(checkpoint *c, const char *path, hearth_error *error),
-                                     hearth_error *error)
+/* Adds the keys of a file that holds nothing but a vocabulary. */
+typedef hearth_status (*add_vocabulary)(checkpoint *c, const char *path, hearth_error *error);
+
+/* Such files, by their names. */
+static const struct {
+    const char *pattern;
+    add_vocabulary add;
+} vocabularies[] = {
+    {"*tokenizer.json", tokenizer_json_add},
+    {"*tokenizer.model", sentencepiece_add},
+    {"*" RWKV_VOCABULARY_FILE, rwkv_vocabulary_add},
+    {"*" TIKTOKEN_FILE, tiktoken_add},
+};
+
+static hearth_status open_vocabulary(checkpoint **out, const char *path, add_vocabulary add, hearth_error *error)
 {
     checkpoint *c;
     TRY(checkpoint_create(&c, path, error));
@@ -244,13 +255,10 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
 {
     if (file_is_folder(path))
         return huggingface_open(out, path, error);
-    if (fnmatch("*tokenizer.json", path, 0) == 0)
-        return open_vocabulary(out, path, tokenizer_json_add, error);
-    if (fnmatch("*tokenizer.model", path, 0) == 0)
-        return open_vocabulary(out, path, sentencepiece_add, error);
-    if (fnmatch("*" RWKV_VOCABULARY_FILE, path, 0) == 0)
-        return open_vocabulary(out, path, rwkv_vocabulary_add, error);
-    hearth_status status = gguf_open_any(out, path, error);
+    for (size_t i = 0; i < sizeof vocabularies / sizeof *vocabularies; i++)
+        if (fnmatch(vocabularies[i].pattern, path, 0) == 0)
+            return open_vocabulary(out, path, vocabularies[i].add, error);
+    hearth_status status = gguf_open_any(out, path, error); /* of a .safetensors file the error asks for its folder */
     if (status == HEARTH_FORMAT && fnmatch("*.safetensors", path, 0) == 0)
         return fail(error, status, "%s: is a safetensors file; name its folder", path);
     return status;

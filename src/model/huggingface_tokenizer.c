@@ -1,6 +1,7 @@
 /* huggingface_tokenizer.c - reads the vocabulary of a Hugging Face folder.
  *
- * tokenizer.model, tokenizer.json, vocab.json with merges.txt, or RWKV's list has the pieces: the first of them that there is.
+ * tokenizer.model, tokenizer.json, vocab.json with merges.txt, RWKV's list or tiktoken's has the pieces: the first of them that there
+ * is.
  * Fine-tuned models add tokens to them (added_tokens.json, tokenizer_config.json), and the embedding may have rows
  * without a token. Both are filled in as llama.cpp's converter does, so that every row has a token. */
 #include "huggingface.h"
@@ -9,6 +10,7 @@
 
 #include "../file/sentencepiece.h"
 #include "../text/rwkv_vocabulary.h"
+#include "../text/tiktoken.h"
 #include "../text/tokenizer_json.h"
 
 #include <errno.h>
@@ -303,25 +305,40 @@ static hearth_status keep_reason(checkpoint *c, const char *folder, const hearth
 }
 
 /* The files that may hold the vocabulary; the first that there is is read. */
-enum { TOKENIZER_MODEL, TOKENIZER_JSON, TOKENIZER_LISTS, TOKENIZER_RWKV, TOKENIZER_FILES };
+enum { TOKENIZER_MODEL, TOKENIZER_JSON, TOKENIZER_LISTS, TOKENIZER_RWKV, TOKENIZER_TIKTOKEN, TOKENIZER_FILES };
 static const char *const tokenizer_files[TOKENIZER_FILES] = {
-    [TOKENIZER_MODEL] = "tokenizer.model",
-    [TOKENIZER_JSON] = "tokenizer.json",
-    [TOKENIZER_LISTS] = "vocab.json",
-    [TOKENIZER_RWKV] = RWKV_VOCABULARY_FILE,
+    [TOKENIZER_MODEL] = "tokenizer.model",   [TOKENIZER_JSON] = "tokenizer.json",  [TOKENIZER_LISTS] = "vocab.json",
+    [TOKENIZER_RWKV] = RWKV_VOCABULARY_FILE, [TOKENIZER_TIKTOKEN] = TIKTOKEN_FILE,
 };
 
 /* Adds vocab.json and merges.txt, cut as the class in tokenizer_config.json does. */
-static hearth_status add_lists(checkpoint *c, const char *folder, const char *path, hearth_error *error)
+static hearth_status add_lists(checkpoint *c, const char *folder, const char *path, const char *class,
+                               hearth_error *error)
+{
+    char *merges = file_join(folder, "merges.txt");
+    hearth_status status =
+        merges ? tokenizer_lists_add(c, path, merges, class, error) : fail_memory(error, folder, strlen(folder));
+    mem_free(merges);
+    return status;
+}
+
+/* Adds tiktoken's list, if the class in tokenizer_config.json, where there is one, is Moonshot's. */
+static hearth_status add_ranks(checkpoint *c, const char *path, const char *class, hearth_error *error)
+{
+    if (class && strcmp(class, "TikTokenTokenizer") != 0)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer_class '%.64s': how it cuts texts is not known", path,
+                    class);
+    return tiktoken_add(c, path, error);
+}
+
+/* Adds the pieces of a file, by what tokenizer_config.json says besides. */
+static hearth_status add_by_class(checkpoint *c, int file, const char *folder, const char *path, hearth_error *error)
 {
     json_t *settings;
     TRY(read_optional(&settings, folder, "tokenizer_config.json", error));
-    char *merges = file_join(folder, "merges.txt");
+    const char *class = json_string_value(json_object_get(settings, "tokenizer_class"));
     hearth_status status =
-        merges ? tokenizer_lists_add(c, path, merges, json_string_value(json_object_get(settings, "tokenizer_class")),
-                                     error)
-               : fail_memory(error, folder, strlen(folder));
-    mem_free(merges);
+        file == TOKENIZER_LISTS ? add_lists(c, folder, path, class, error) : add_ranks(c, path, class, error);
     json_decref(settings);
     return status;
 }
@@ -340,7 +357,7 @@ static hearth_status add_pieces(checkpoint *c, const char *folder, bool *found, 
             status = i == TOKENIZER_MODEL  ? sentencepiece_add(c, path, error)
                      : i == TOKENIZER_JSON ? tokenizer_json_add(c, path, error)
                      : i == TOKENIZER_RWKV ? rwkv_vocabulary_add(c, path, error)
-                                           : add_lists(c, folder, path, error);
+                                           : add_by_class(c, i, folder, path, error);
         mem_free(path);
         if (*found || status != HEARTH_OK)
             return status;
@@ -373,5 +390,5 @@ const char *model_tokenizer_missing(const checkpoint *source)
         return source->vocabulary_problem;
     if (!file_is_folder(path))
         return "the file holds no vocabulary";
-    return "the folder has no tokenizer.model, tokenizer.json, vocab.json, or " RWKV_VOCABULARY_FILE;
+    return "the folder has no tokenizer.model, tokenizer.json, vocab.json, " RWKV_VOCABULARY_FILE ", or " TIKTOKEN_FILE;
 }

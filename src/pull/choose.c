@@ -3,6 +3,7 @@
 
 #include "../file/gguf_split.h"
 #include "../text/rwkv_vocabulary.h"
+#include "../text/tiktoken.h"
 #include "remote_name.h"
 
 #include <stdio.h>
@@ -26,6 +27,7 @@ static const char *const described_by[] = {
     "tokenizer.model",     "vocab.json",
     "merges.txt",          "added_tokens.json",
     "chat_template.jinja", RWKV_VOCABULARY_FILE,
+    TIKTOKEN_FILE,
 };
 
 /* GGUF files that are no language models: what turns pictures into embeddings, and importance matrices. */

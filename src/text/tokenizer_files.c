@@ -1,5 +1,6 @@
-/* tokenizer_files.c - reads the files that tokenizer_json.c, tokenizer_lists.c and rwkv_vocabulary.c parse. */
+/* tokenizer_files.c - reads the files that tokenizer_json.c, tokenizer_lists.c, rwkv_vocabulary.c and tiktoken.c parse. */
 #include "rwkv_vocabulary.h"
+#include "tiktoken.h"
 #include "tokenizer_json.h"
 
 #include "../base/file.h"
@@ -28,6 +29,15 @@ hearth_status rwkv_vocabulary_add(checkpoint *c, const char *path, hearth_error 
     span text;
     TRY(read_file(&text, path, error));
     hearth_status status = rwkv_vocabulary_parse(c, text, path, error);
+    mem_free((void *)text.data);
+    return status;
+}
+
+hearth_status tiktoken_add(checkpoint *c, const char *path, hearth_error *error)
+{
+    span text;
+    TRY(read_file(&text, path, error));
+    hearth_status status = tiktoken_parse(c, text, path, error);
     mem_free((void *)text.data);
     return status;
 }
