@@ -19,8 +19,9 @@ hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_erro
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,
                                      hearth_error *error);
 
-/* Adds the vocabulary of tokenizer.model, tokenizer.json, or vocab.json and merges.txt, with what
- * tokenizer_config.json, added_tokens.json, generation_config.json and config say about it; adds nothing where there is none of them. In huggingface_tokenizer.c. */
+/* Adds the vocabulary of the first of a folder's files that has one (tokenizer_files in huggingface_tokenizer.c), with what
+ * tokenizer_config.json, added_tokens.json, generation_config.json and config say about it; adds nothing where there is none of
+ * them. */
 hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error);
 
 /* Adds the chat templates of tokenizer_config.json (`settings`, parsed; NULL: there is none; `name`: begins errors about
