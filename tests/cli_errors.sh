@@ -49,7 +49,7 @@ if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
         'tokenizer.ggml.model string = "llama"'
     mkdir -p "$scratch/golden-llama"
     cp "$DATA/golden/llama/config.json" "$DATA/golden/llama/model.safetensors" "$scratch/golden-llama"
-    reason="golden-llama: tokenizer: the folder has no tokenizer.model, tokenizer.json, or vocab.json"
+    reason="golden-llama: tokenizer: the folder has no tokenizer.model, tokenizer.json, vocab.json, rwkv_vocab_v20230424.txt, or tiktoken.model"
     refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama" -p x
     refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama"
     refused 1 "$reason" "$HEARTH" eval ppl "$scratch/golden-llama" "$scratch/x"

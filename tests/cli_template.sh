@@ -44,7 +44,7 @@ is "another of the model's" "$("$HEARTH" template "$scratch/folder" --messages "
 printf '{{ bos_token }}a file' >"$scratch/folder/chat_template.jinja"
 is "a file of the folder" "$("$HEARTH" template "$scratch/folder" --messages "$scratch/plain.json")" "<s>a file"
 is "a named one" "$("$HEARTH" template "$scratch/folder" --messages "$scratch/plain.json" --chat-template chatml | head -1)" "<|im_start|>user"
-# RWKV's: lines under the speaker's name, the last system message first, thoughts of earlier answers left out.
+# RWKV's: lines under the role's name, the last system message first, thoughts of earlier answers left out.
 echo '[{"role": "user", "content": " a\n"}, {"role": "assistant", "content": "<think>x</think> b"}, {"role": "system", "content": "be brief"},
        {"role": "user", "content": "c"}]' >"$scratch/world.json"
 world=("$HEARTH" template "$model" --messages "$scratch/world.json" --chat-template rwkv-world --set "bos_token=")

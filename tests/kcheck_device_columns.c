@@ -197,12 +197,12 @@ static void compare_delta(check *c, const vectors *v, const float *got, size_t t
     double x = of(v, v->x, t, WKV_DECAY, i) + bias, size = softplus(x), kept = exp(rate * size);
     rough gain = logistic(of(v, v->x, t, WKV_SHARE, i / v->n), 0);
     double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * EPSILON * fabs(x)), taken = gain.value * key;
-    double kept_error = kept * (expm1(slip) + EXP_ERROR) + TINY;
+    double decay_error = kept * (expm1(slip) + EXP_ERROR) + TINY;
     size_t at = t * v->stride + i;
     expect_close(c, at + WKV_QUERY * v->pitch, query, of(v, got, t, WKV_QUERY, i), fabs(query) * error + TINY);
-    expect_close(c, at + WKV_DECAY * v->pitch, kept, of(v, got, t, WKV_DECAY, i), kept_error);
+    expect_close(c, at + WKV_DECAY * v->pitch, kept, of(v, got, t, WKV_DECAY, i), decay_error);
     expect_close(c, at + WKV_ASKED * v->pitch, kept * key, of(v, got, t, WKV_ASKED, i),
-                 fabs(kept * key) * (error + EPSILON) + kept_error * fabs(key) + TINY);
+                 fabs(kept * key) * (error + EPSILON) + decay_error * fabs(key) + TINY);
     for (unsigned k = 0; k < 2; k++) {
         unsigned which = k ? WKV_KEY : WKV_RATE;
         expect_close(c, at + which * v->pitch, taken, of(v, got, t, which, i),
