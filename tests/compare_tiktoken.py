@@ -6,12 +6,12 @@ anything does.
 """
 import base64
 import os
-import subprocess
 import sys
 
 import gguf
 import tiktoken
-from compare_sentencepiece import SEPARATOR, random_lines
+from compare_lines import compare
+from compare_sentencepiece import random_lines
 
 UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
@@ -39,16 +39,7 @@ def main():
                                   special_tokens={})
     words = [piece.decode().strip() for piece in pieces if piece.isascii() and len(piece) > 2]
     lines = random_lines(words, int(sys.argv[4]) if len(sys.argv) > 4 else 10000)
-    texts = os.path.join(scratch, "tiktoken-lines.txt")
-    with open(texts, "w", newline="") as file:
-        file.write(SEPARATOR.join(lines))
-    got = subprocess.run([hearth, "tokenize", path, "-f", texts, "--separator", SEPARATOR], check=True, capture_output=True,
-                         text=True).stdout.split("\n")[:-1]
-    wrong = [(line, ids) for line, ids in zip(lines, got) if ids.split() != [str(i) for i in published.encode_ordinary(line)]]
-    for line, ids in wrong[:5]:
-        print(f"{line!r}: hearth {ids}, tiktoken {published.encode_ordinary(line)}")
-    print(f"{len(lines)} lines, {len(wrong)} differ")
-    sys.exit(1 if wrong or len(got) != len(lines) else 0)
+    sys.exit(compare(hearth, path, lines, published.encode_ordinary, scratch))
 
 
 if __name__ == "__main__":

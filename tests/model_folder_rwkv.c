@@ -67,6 +67,15 @@ static void set(rwkv_folder *f, const char *key, const char *json)
     json_decref(value);
 }
 
+/* The golden folder with up to two members of its config set. */
+static void open_changed(rwkv_folder *f, const char *const keys[2], const char *const values[2])
+{
+    open_folder(f);
+    copy_tensors(f, NULL);
+    for (size_t k = 0; k < 2 && keys[k]; k++)
+        set(f, keys[k], values[k]);
+}
+
 /* ------------------------------------------------------------------ configs */
 
 /* What is said in another way, or not at all, is the same model. */
@@ -90,10 +99,7 @@ static void configs_of_one_model(void **state)
         rwkv_folder f;
         hearth_model *m;
         hearth_error error;
-        open_folder(&f);
-        copy_tensors(&f, NULL);
-        for (size_t k = 0; k < 2 && rows[i].keys[k]; k++)
-            set(&f, rows[i].keys[k], rows[i].values[k]);
+        open_changed(&f, rows[i].keys, rows[i].values);
         must(understand(&m, &f, &error), &error);
         static const uint32_t ranks[LOW_RANK_MAPS] = {
             [MAP_DECAY] = 16, [MAP_RATE] = 20, [MAP_VALUE] = 12, [MAP_GATE] = 24};
@@ -135,10 +141,7 @@ static void refused_configs(void **state)
         rwkv_folder f;
         hearth_model *m;
         hearth_error error;
-        open_folder(&f);
-        copy_tensors(&f, NULL);
-        for (size_t k = 0; k < 2 && rows[i].keys[k]; k++)
-            set(&f, rows[i].keys[k], rows[i].values[k]);
+        open_changed(&f, rows[i].keys, rows[i].values);
         hearth_status status = understand(&m, &f, &error);
         if (status != rows[i].status)
             fail_msg("%s = %s: status %d", rows[i].keys[0], rows[i].values[0], status);

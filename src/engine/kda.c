@@ -14,9 +14,21 @@ typedef struct kda_job {
     size_t width;
 } kda_job;
 
-/* Multiplies the input with all matrices that read it, and what two of them make with those behind them. Queries, keys and values
- * go to scratch.convolved, side by side. */
-static void project(const kda_job *job, size_t count)
+/* Items are rows. Puts queries, keys and values side by side in scratch.convolved. */
+static void join_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const kda_job *job = context;
+    const scratch *b = &job->s->scratch;
+    for (size_t i = begin, n = job->width; i < end; i++) {
+        const float *const each[] = {b->columns.query + i * n, b->columns.key + i * n, b->columns.value + i * n};
+        for (size_t k = 0; k < 3; k++)
+            memcpy(b->convolved + (3 * i + k) * n, each[k], n * sizeof *each[k]);
+    }
+}
+
+/* Multiplies the input with all matrices that read it, and what two of them make with those behind them. */
+static void project(kda_job *job, size_t count)
 {
     const model_layer *l = job->l;
     scratch *b = &job->s->scratch;
@@ -31,11 +43,7 @@ static void project(const kda_job *job, size_t count)
     multiply(job->s, b->normed, count, of_input, sizeof of_input / sizeof *of_input);
     multiply(job->s, c->hidden, count, &(product){&l->low_rank[MAP_DECAY].out, c->decay}, 1);
     multiply(job->s, gates, count, &(product){&l->low_rank[MAP_GATE].out, b->recurrent_gate}, 1);
-    for (size_t i = 0, n = job->width; i < count; i++) {
-        const float *const each[] = {c->query + i * n, c->key + i * n, c->value + i * n};
-        for (size_t k = 0; k < 3; k++)
-            memcpy(b->convolved + (3 * i + k) * n, each[k], n * sizeof *each[k]);
-    }
+    pool_run(job->s->engine->runtime->threads, count, 1, join_rows, job);
 }
 
 /* Items are rows. Makes what the steps begin with of what was convolved. */

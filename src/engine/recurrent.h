@@ -1,4 +1,5 @@
-/* recurrent.h - recurrent mixers on the CPU: Mamba-2, gated delta nets, short convolutions, RWKV-7, Kimi Delta Attention (recurrent_shape in model/layer.h). */
+/* recurrent.h - recurrent mixers on the CPU: Mamba-2, gated delta nets, short convolutions, RWKV-7, Kimi Delta Attention
+ * (recurrent_shape in model/layer.h). */
 #ifndef ENGINE_RECURRENT_H
 #define ENGINE_RECURRENT_H
 

@@ -15,31 +15,30 @@ static hearth_status read_file(span *out, const char *path, hearth_error *error)
     return HEARTH_OK;
 }
 
-hearth_status tokenizer_json_add(checkpoint *c, const char *path, hearth_error *error)
+static hearth_status add_file(checkpoint *c, const char *path,
+                              hearth_status (*parse)(checkpoint *c, span text, const char *name, hearth_error *error),
+                              hearth_error *error)
 {
     span text;
     TRY(read_file(&text, path, error));
-    hearth_status status = tokenizer_json_parse(c, text, path, error);
+    hearth_status status = parse(c, text, path, error);
     mem_free((void *)text.data);
     return status;
+}
+
+hearth_status tokenizer_json_add(checkpoint *c, const char *path, hearth_error *error)
+{
+    return add_file(c, path, tokenizer_json_parse, error);
 }
 
 hearth_status rwkv_vocabulary_add(checkpoint *c, const char *path, hearth_error *error)
 {
-    span text;
-    TRY(read_file(&text, path, error));
-    hearth_status status = rwkv_vocabulary_parse(c, text, path, error);
-    mem_free((void *)text.data);
-    return status;
+    return add_file(c, path, rwkv_vocabulary_parse, error);
 }
 
 hearth_status tiktoken_add(checkpoint *c, const char *path, hearth_error *error)
 {
-    span text;
-    TRY(read_file(&text, path, error));
-    hearth_status status = tiktoken_parse(c, text, path, error);
-    mem_free((void *)text.data);
-    return status;
+    return add_file(c, path, tiktoken_parse, error);
 }
 
 hearth_status tokenizer_lists_add(checkpoint *c, const char *vocabulary_path, const char *merges_path,

@@ -1,6 +1,6 @@
 /* columns.cl - mixers whose states have a decay for each column (recurrent_shape in model/layer.h), between their products: RWKV-7's
- * mixtures of each token with the one before, what the steps of the states begin with, the steps, and what comes after them. Rows of a step, lanes and states as in
- * recurrent.cl. */
+ * mixtures of each token with the one before, what the steps of the states begin with, the steps, and what comes after them. Rows
+ * of a step, lanes and states as in recurrent.cl. */
 
 /* An item is CONVOLVE_CHANNELS columns. */
 KERNEL(mix_inputs, P_MIX_INPUTS)
