@@ -57,6 +57,9 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_UNROTATED] = 2,
                                                 [DIMENSION_VALUE] = 3,
                                                 [DIMENSION_KEY_VALUE_UP] = 10,
+                                                [DIMENSION_INDEX_QUERY] = 8,
+                                                [DIMENSION_INDEX_HEADS] = 2,
+                                                [DIMENSION_INDEX_LENGTH] = 4,
                                                 [DIMENSION_DELTA_IN] = 32,
                                                 [DIMENSION_SHORT_IN] = 24,
                                                 [DIMENSION_BETA_STEP] = 8,
@@ -172,6 +175,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
         return has_letter(sets, 'q') == ((r->needs & NEEDS_QUERY_RANK) != 0);
     if (r->needs & NEEDS_PER_LAYER)
         return has_letter(sets, 'i');
+    if ((r->needs & NEEDS_INDEX) && last && has_letter(sets, 'z'))
+        return false;
     if ((r->needs & NEEDS_OWN_KEYS) && last && has_letter(sets, 'k'))
         return false;
     return !(r->needs & (NEEDS_WINDOW | NEEDS_NO_WINDOW)) || !last || !has_letter(sets, 'v');
@@ -182,8 +187,9 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
  * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; a one gate for each
- * head; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values, with v no values, with w twice
- * the neurons, with g heads of twice the length, with h one head of 2 values. Capital letters say what each layer is, from
+ * head; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
+ * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
+ * head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
  * recurrent mixer alone, N a network alone. */
 static bool is_there(const family *f, const tensor_rule *r, const char *sets, uint32_t layer)
@@ -378,7 +384,8 @@ static void touch_values(const float *data, uint64_t count)
 static void touch_attention(const model_layer *l, uint32_t d)
 {
     const attention_shape *a = &l->attention;
-    const matrix *const all[] = {&l->q, &l->k, &l->v, &l->attention_output, &l->query_in, &l->key_up, &l->value_up};
+    const matrix *const all[] = {&l->q,      &l->k,        &l->v,           &l->attention_output, &l->query_in,
+                                 &l->key_up, &l->value_up, &l->index_query, &l->index_key,        &l->index_weight};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
     uint32_t query = query_width(a), key = key_width(a);
@@ -388,6 +395,12 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_norm(&l->attention_inner_norm, query);
     touch_norm(&l->query_in_norm, a->query_rank);
     touch_norm(&l->compressed_norm, a->compressed);
+    touch_norm(&l->index_key_norm, a->index.head_length);
+    if (a->index.head_count > 0 &&
+        (a->chosen == 0 || a->chosen_back > 0 || l->index_query.rows != a->index.head_count * a->index.head_length ||
+         l->index_query.columns != a->query_rank || l->index_key.rows != a->index.head_length ||
+         l->index_weight.rows != a->index.head_count || !a->index.rotary))
+        abort();
     touch_values(l->sinks, a->head_count);
     touch_values(l->q_bias, query);
     touch_values(l->k_bias, key);

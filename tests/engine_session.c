@@ -483,7 +483,7 @@ static void slices_do_not_depend_on_threads(void **state)
     rotary pairs = {.pairs = 64};
     model_layer layer = {.attention = {.head_count = 32, .kv_head_count = 32, .head_length = 128, .rotary = &pairs},
                          .ffn = {.neuron_count = 11008, .expert_neurons = 11008}};
-    const attention_shape *shapes[] = {&layer.attention};
+    cached_keys cached = attention_keys(&layer.attention);
     hearth_model wide = {.source = &source,
                          .family = &families[0],
                          .layers = &layer,
@@ -493,7 +493,7 @@ static void slices_do_not_depend_on_threads(void **state)
     uint64_t bytes[9];
     for (unsigned threads = 1; threads <= 8; threads *= 8) {
         hearth_runtime_options options = {.threads = threads};
-        hearth_engine engine = {.model = &wide, .shapes = shapes};
+        hearth_engine engine = {.model = &wide, .cached = &cached};
         hearth_memory memory;
         assert_int_equal(hearth_runtime_create(&engine.runtime, &options, NULL), HEARTH_OK);
         const hearth_session_options whole = {.context = 1 << 22}; /* without a wish it would be what fits */

@@ -87,7 +87,9 @@ static const char *const family_cases[] = {"bamboo",
                                            "cohere2-moe",
                                            "cohere2-moe-layer",
                                            "llama-fp8",
-                                           "deepseek3-fp8"};
+                                           "deepseek3-fp8",
+                                           "deepseek32",
+                                           "glm-dsa"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -195,7 +195,8 @@ static size_t holes(const kernels *k)
         missing += !k->rope[r];
     return missing + !k->quantize + !k->rms_norm + !k->layer_norm + !k->add + !k->attend[FORMAT_F32] +
            !k->attend[FORMAT_F16] + !k->attend_rows[FORMAT_F32] + !k->attend_rows[FORMAT_F16] +
-           !k->attend[FORMAT_Q8_0] + !k->attend_rows[FORMAT_Q8_0] + !k->to_half + !k->read;
+           !k->attend[FORMAT_Q8_0] + !k->attend_rows[FORMAT_Q8_0] + !k->score[FORMAT_F32] + !k->score[FORMAT_F16] +
+           !k->score[FORMAT_Q8_0] + !k->to_half + !k->read;
 }
 
 static void check_levels(check *c)

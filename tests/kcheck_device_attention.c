@@ -328,7 +328,22 @@ typedef struct attended {
     size_t window, splits;
     bool chunked, grows;
     bool by_head, softplus; /* of gates: one for a head; how they open */
+    /* Of attend_chosen: rows from the position `chosen` on see those whose bits are set in seen [count][splits][SPLIT_WORDS];
+     * NULL: all rows see all. */
+    uint32_t *seen, chosen;
 } attended;
+
+static size_t words_of(const attended *a)
+{
+    return a->splits * SPLIT_WORDS;
+}
+
+/* Returns whether a row sees a position of those up to its own. */
+static bool sees(const shape *p, const attended *a, size_t t, size_t position)
+{
+    bool limited = a->seen && p->position[t] >= a->chosen;
+    return !limited || (a->seen[t * words_of(a) + position / 32] >> position % 32 & 1) != 0;
+}
 
 /* Gates of a head. */
 static uint32_t gate_length(const shape *p, const attended *a)
@@ -355,14 +370,17 @@ static size_t first_seen(const attended *a, size_t end)
 static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, const float *got)
 {
     size_t end = p->position[t] + (size_t)1, begin = first_seen(a, end);
-    size_t count = end - begin, kv_head = head / (p->heads / p->kv_heads);
+    size_t count = 0, kv_head = head / (p->heads / p->kv_heads), *seen = array_new(end, sizeof *seen);
+    for (size_t i = begin; i < end; i++)
+        if (sees(p, a, t, i))
+            seen[count++] = i;
     const float *query = a->query + t * p->stride_q + head * p->length;
     double scale = (double)a->scale * (1 + (a->grows ? (double)step_gain(p->position[t]) : 0));
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
         double magnitude = 0;
         for (size_t k = 0; k < p->length; k++) {
-            double term = (double)query[k] * cached(p, a->keys, p->sequence[t], kv_head, begin + i, k);
+            double term = (double)query[k] * cached(p, a->keys, p->sequence[t], kv_head, seen[i], k);
             score[i] += term * scale;
             magnitude += fabs(term) * scale;
         }
@@ -384,7 +402,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     for (size_t k = 0; k < p->length; k++) {
         double want = 0, magnitude = 0, tiny = TINY;
         for (size_t i = 0; i < count; i++) {
-            double value = cached(p, a->values, p->sequence[t], kv_head, begin + i, k);
+            double value = cached(p, a->values, p->sequence[t], kv_head, seen[i], k);
             want += score[i] / total * value;
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
@@ -397,7 +415,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
         expect_close(c, k, want * gate, got[k],
                      gate * (magnitude * (error + slip_of_gate) + tiny) + TINY * (1 + magnitude));
     }
-    free(score);
+    free(score), free(seen);
 }
 
 /* Splits of which nothing is seen say so, and only those; the greatest weight of the others is 1. */
@@ -406,7 +424,9 @@ static void check_splits(check *c, const shape *p, const attended *a, const floa
     for (size_t t = 0; t < p->count; t++)
         for (size_t i = 0; i < p->heads * a->splits; i++) {
             size_t begin = i % a->splits * ATTEND_POSITIONS, end = p->position[t] + (size_t)1;
-            bool seen = begin < end && begin + ATTEND_POSITIONS > first_seen(a, end);
+            bool seen = false;
+            for (size_t k = begin; k < end && k < begin + ATTEND_POSITIONS; k++)
+                seen |= k >= first_seen(a, end) && sees(p, a, t, k);
             const float *tail = partial + ((t * p->heads * a->splits + i) * (p->length + 2)) + p->length;
             expect(c, "a split without positions has a sum", seen || (tail[1] == 0 && tail[0] < -1e38f));
             expect(c, "a split's sum of weights is not 1 to its positions",
@@ -436,16 +456,41 @@ static attended attended_new(const shape *p, size_t s, uint64_t *rng)
     return a;
 }
 
-/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates, pages. */
+/* Lets rows choose: each that is limited sees some positions, among them its own. Bits of rows that are not limited are set, and
+ * those after a row's position are not. */
+static void let_choose(const shape *p, attended *a, uint64_t *rng)
+{
+    a->window = 0;
+    a->chunked = a->grows = false;
+    a->chosen = 1 + (uint32_t)random_below(rng, p->context);
+    a->seen = array_new(p->count * words_of(a), sizeof *a->seen);
+    for (size_t t = 0; t < p->count; t++) {
+        uint32_t often = 1 + (uint32_t)random_below(rng, 40);
+        bool limited = p->position[t] >= a->chosen;
+        for (size_t i = 0; i < a->splits * ATTEND_POSITIONS; i++)
+            if (!limited || (i <= p->position[t] && (i == p->position[t] || random_below(rng, often) == 0)))
+                a->seen[t * words_of(a) + i / 32] |= 1u << i % 32;
+    }
+}
+
+/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates, pages, bits. */
 static void attend(check *c, device *d, device_kernel kernel, const shape *p, const attended *a, const room *rooms,
                    uint32_t most)
 {
     for (uint32_t first = 0; first < p->count; first += most) {
-        DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits), room_of(&rooms[0]),
-                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table),
-                  UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[4]), UINT(p->heads),
-                  UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->chunked), UINT(a->grows),
-                  UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+        size_t items = most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits);
+        if (a->seen)
+            DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                      room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
+                      UINT(p->positions), room_of(&rooms[4]), room_of(&rooms[9]), UINT(a->chosen), UINT(p->heads),
+                      UINT(p->kv_heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most),
+                      FLOAT(a->scale), FLOAT(a->softcap));
+        else
+            DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                      room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
+                      UINT(p->positions), room_of(&rooms[4]), UINT(p->heads), UINT(p->kv_heads), UINT(p->length),
+                      UINT(a->window), UINT(a->chunked), UINT(a->grows), UINT(a->splits), UINT(p->stride_q),
+                      UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
                   room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q),
@@ -471,7 +516,7 @@ static void check_join_8(check *c, device *d, const shape *p, const attended *a,
     free(got);
 }
 
-static void check_attend(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+static void check_attend(check *c, device *d, device_kernel kernel, number_format format, bool chooses, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
         shape p = random_shape(c, format, s,
@@ -480,6 +525,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
                                             : 60,
                                rng);
         attended a = attended_new(&p, s, rng);
+        if (chooses)
+            let_choose(&p, &a, rng);
         size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
         room rooms[] = {step_of(d, &p),
                         float_room(d, a.query, p.count * p.stride_q),
@@ -489,7 +536,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
                         float_room(d, NULL, out),
                         float_room(d, a.sinks, a.sinks ? p.heads : 0),
                         float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0),
-                        pages_of(d, &p)};
+                        pages_of(d, &p),
+                        word_room(d, a.seen, a.seen ? p.count * words_of(&a) : 0)};
         float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
             attend(c, d, kernel, &p, &a, rooms, CHECKED_ROWS);
@@ -507,8 +555,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         expect_same(c, "some rows at a time", mixed[0], mixed[2], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values, p.pages,
-                       partial[0], partial[1], mixed[0], mixed[1], mixed[2]};
+        void *all[] = {a.seen,  a.query,    a.sinks,    a.gates,  a.keys,   a.values,
+                       p.pages, partial[0], partial[1], mixed[0], mixed[1], mixed[2]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
@@ -549,6 +597,125 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
     free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed), free(p.pages);
 }
 
+/* ------------------------------------------------------------------ the choice of positions */
+
+/* Queries, weights and keys of one head that score positions; most of them are whole numbers, so that scores are often equal. */
+typedef struct scored {
+    shape p;
+    float *query, *weights;
+    void *keys;
+    size_t splits, stride_w;
+    uint32_t chosen;
+} scored;
+
+static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng)
+{
+    scored a = {.p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, rng)};
+    a.p.heads = a.p.heads / a.p.kv_heads;
+    a.p.kv_heads = 1;
+    free(a.p.pages);
+    lay_out_pages(&a.p, rng);
+    a.splits = (a.p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
+    a.stride_w = a.p.heads + random_below(rng, 3);
+    a.chosen = 1 + (uint32_t)random_below(rng, a.p.context);
+    a.query = rough_array(a.p.count * a.p.stride_q, rng);
+    a.weights = rough_array(a.p.count * a.stride_w, rng);
+    a.keys = random_cache(&a.p, rng);
+    return a;
+}
+
+/* Scores against double precision; those of rows that see everything, and of positions after a row's, stay as they were. */
+static void check_scores(check *c, const scored *a, const float *got)
+{
+    const shape *p = &a->p;
+    for (size_t t = 0; t < p->count; t++)
+        for (size_t i = 0; i <= p->position[t] && p->position[t] >= a->chosen; i++) {
+            double want = 0, magnitude = 0;
+            for (size_t h = 0; h < p->heads; h++) {
+                double sum = 0, size = 0, weight = a->weights[t * a->stride_w + h];
+                for (size_t k = 0; k < p->length; k++) {
+                    double term = (double)a->query[t * p->stride_q + h * p->length + k] *
+                                  cached(p, a->keys, p->sequence[t], 0, i, k);
+                    sum += term;
+                    size += fabs(term);
+                }
+                want += weight * fmax(sum, 0);
+                magnitude += fabs(weight) * size;
+            }
+            expect_close(c, i, want, got[t * a->splits * ATTEND_POSITIONS + i],
+                         magnitude * (double)(p->length + p->heads + 2) * EPSILON + TINY);
+        }
+}
+
+static void check_score_positions(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    for (size_t s = 0; s < 3 * COUNT_OF(lengths); s++) {
+        scored a = scored_new(c, format, s, rng);
+        const shape *p = &a.p;
+        size_t scores = p->count * a.splits * ATTEND_POSITIONS;
+        float *before = rough_array(scores, rng);
+        room rooms[] = {step_of(d, p),
+                        float_room(d, a.query, p->count * p->stride_q),
+                        float_room(d, a.weights, p->count * a.stride_w),
+                        room_new(d, a.keys, p->cached),
+                        pages_of(d, p),
+                        float_room(d, before, scores)};
+        DEVICE_DO(c, d, kernel, p->count * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
+                  UINT(p->positions), room_of(&rooms[5]), UINT(a.chosen), UINT(p->heads), UINT(p->length),
+                  UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(0), UINT(p->count));
+        float *got = content_of(c, &rooms[5]);
+        check_scores(c, &a, got);
+        for (size_t i = 0; i < scores; i++) {
+            size_t t = i / (a.splits * ATTEND_POSITIONS), position = i % (a.splits * ATTEND_POSITIONS);
+            bool needed = p->position[t] >= a.chosen && position <= p->position[t];
+            expect(c, "a score that nobody needs was written", needed || got[i] == before[i]);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(a.query), free(a.weights), free(a.keys), free(p->pages), free(before), free(got);
+    }
+}
+
+/* The choice against counting: a position is chosen if fewer than `chosen` are better, higher or as high and earlier. Scores have
+ * few values, so that many are equal; zeros have both signs. */
+static void check_choose(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 60; s++) {
+        shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, rng);
+        size_t splits = (p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS, words = splits * SPLIT_WORDS;
+        uint32_t chosen = 1 + (uint32_t)random_below(rng, p.context), values = 1 + (uint32_t)random_below(rng, 50),
+                 middle = values / 2;
+        size_t count = p.count * splits * ATTEND_POSITIONS;
+        float *scores = rough_array(count, rng);
+        for (size_t i = 0; s % 2 == 0 && i < count; i++)
+            scores[i] = ((float)random_below(rng, values) - (float)middle) * (random_below(rng, 2) ? 1 : -1);
+        uint32_t *before = array_new(p.count * words, sizeof *before);
+        for (size_t i = 0; i < p.count * words; i++)
+            before[i] = (uint32_t)random_bits(rng);
+        room rooms[] = {step_of(d, &p), float_room(d, scores, count), word_room(d, before, p.count * words)};
+        DEVICE_DO(c, d, DEVICE_choose, p.count, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  UINT(chosen), UINT(splits), UINT(0), UINT(p.count));
+        uint32_t *seen = content_of(c, &rooms[2]);
+        for (size_t t = 0; t < p.count; t++) {
+            const float *own = scores + t * splits * ATTEND_POSITIONS;
+            size_t n = p.position[t] + (size_t)1,
+                   end = (n + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * ATTEND_POSITIONS;
+            if (n <= chosen)
+                expect_same(c, "bits of a row that sees everything", before + t * words, seen + t * words, words * 4);
+            for (size_t i = 0; n > chosen && i < end; i += 1 + n / 500 * random_below(rng, 9)) {
+                size_t better = i < n ? 0 : chosen;
+                for (size_t k = 0; better < chosen && k < n; k++)
+                    better += own[k] > own[i] || (own[k] == own[i] && k < i);
+                bool want = better < chosen;
+                expect(c, "the positions with the highest scores are chosen",
+                       (seen[t * words + i / 32] >> i % 32 & 1) == want);
+            }
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(scores), free(before), free(seen), free(p.pages);
+    }
+}
+
 void check_device_attention(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "place_f32");
@@ -559,10 +726,27 @@ void check_device_attention(check *c, device *d, uint64_t *rng)
     check_place(c, d, DEVICE_place_q8_0, FORMAT_Q8_0, rng);
     check_faults(c, d);
     check_begin(c, "attend_f32, attend_join");
-    check_attend(c, d, DEVICE_attend_f32, FORMAT_F32, rng);
+    check_attend(c, d, DEVICE_attend_f32, FORMAT_F32, false, rng);
     check_begin(c, "attend_f16, attend_join");
-    check_attend(c, d, DEVICE_attend_f16, FORMAT_F16, rng);
+    check_attend(c, d, DEVICE_attend_f16, FORMAT_F16, false, rng);
     check_long_context(c, d, rng);
+    static const struct {
+        const char *scores, *attends;
+        device_kernel score, attend;
+        number_format format;
+    } choices[] = {
+        {"score_positions_f32", "attend_chosen_f32", DEVICE_score_positions_f32, DEVICE_attend_chosen_f32, FORMAT_F32},
+        {"score_positions_f16", "attend_chosen_f16", DEVICE_score_positions_f16, DEVICE_attend_chosen_f16, FORMAT_F16},
+        {"score_positions_q8_0", "attend_chosen_q8_0", DEVICE_score_positions_q8_0, DEVICE_attend_chosen_q8_0,
+         FORMAT_Q8_0}};
+    for (size_t i = 0; i < COUNT_OF(choices); i++) {
+        check_begin(c, choices[i].scores);
+        check_score_positions(c, d, choices[i].score, choices[i].format, rng);
+        check_begin(c, choices[i].attends);
+        check_attend(c, d, choices[i].attend, choices[i].format, true, rng);
+    }
+    check_begin(c, "choose");
+    check_choose(c, d, rng);
     check_begin(c, "attend_q8_0, attend_join");
-    check_attend(c, d, DEVICE_attend_q8_0, FORMAT_Q8_0, rng);
+    check_attend(c, d, DEVICE_attend_q8_0, FORMAT_Q8_0, false, rng);
 }

@@ -584,6 +584,45 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
     }
 }
 
+/* Scores of positions against double precision, and that those of one position alone have the same bits. */
+static void check_score(check *c, kernel_score *score, number_format format, uint64_t *rng)
+{
+    static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 320}, heads[] = {1, 2, 5, 16, 17, 32, 40};
+    static const size_t counts[] = {1, 2, 7, 16, 33, KV_PAGE - 1, KV_PAGE, 2 * KV_PAGE + 5};
+    for (size_t s = 0; s < 112; s++) {
+        size_t length = whole_blocks(format, lengths[s % 8]), count = counts[s / 8 % 8], n = heads[s % 7];
+        size_t first = random_below(rng, KV_PAGE + 2);
+        snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, length %zu", n, count, first, length);
+        buffer_guarded query = rough_new(n * length, rng), weights = rough_new(n, rng);
+        buffer_guarded scores = guarded_new(count * sizeof(float)), alone = guarded_new(sizeof(float));
+        page_order order = order_pages(first + count, key_bytes(format, length), rng);
+        cached key = cached_new(&order, format, length, rng);
+        attend_cache cache = {key.stored.data, NULL, order.pages, order.page_bytes};
+        score_run run = {query.data, weights.data, n, length, cache, first, count, scores.data};
+        score(&run);
+        for (size_t p = 0; p < count; p++) {
+            double want = 0, magnitude = 0;
+            for (size_t h = 0; h < n; h++) {
+                double sum = 0, size = 0, weight = ((float *)weights.data)[h];
+                for (size_t i = 0; i < length; i++) {
+                    double term = (double)((float *)query.data)[h * length + i] * key.values[(first + p) * length + i];
+                    sum += term;
+                    size += fabs(term);
+                }
+                want += weight * fmax(sum, 0);
+                magnitude += fabs(weight) * size;
+            }
+            expect_close(c, p, want, ((float *)scores.data)[p], magnitude * (double)(length + n + 2) * EPSILON + TINY);
+        }
+        run.first = first + count / 2, run.count = 1, run.scores = alone.data;
+        score(&run);
+        expect(c, "a position alone differs", *(uint32_t *)alone.data == ((uint32_t *)scores.data)[count / 2]);
+        expect(c, "wrote before the output", guarded_intact(&scores) && guarded_intact(&alone));
+        cached_free(&key);
+        guarded_free(&query), guarded_free(&weights), guarded_free(&scores), guarded_free(&alone);
+    }
+}
+
 /* What was summed shrinks to -0 beside a far greater score, and a product too small for a number is -0, too. The sum stays so
  * unless a weight of 0 follows, of a position that only a later row sees: the sign must not tell whether there was one. */
 static void check_zero_rows(check *c, kernel_attend_rows *attend, uint64_t *rng)
@@ -656,5 +695,8 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
           check_attend_rows(c, k->attend_rows[FORMAT_F16], FORMAT_F16, &rng))
     CHECK(attend_rows[FORMAT_Q8_0], "attend_rows_q8_0",
           check_attend_rows(c, k->attend_rows[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
+    CHECK(score[FORMAT_F32], "score_f32", check_score(c, k->score[FORMAT_F32], FORMAT_F32, &rng))
+    CHECK(score[FORMAT_F16], "score_f16", check_score(c, k->score[FORMAT_F16], FORMAT_F16, &rng))
+    CHECK(score[FORMAT_Q8_0], "score_q8_0", check_score(c, k->score[FORMAT_Q8_0], FORMAT_Q8_0, &rng))
 #undef CHECK
 }

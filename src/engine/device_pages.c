@@ -6,20 +6,20 @@
 
 /* ------------------------------------------------------------------ a page */
 
-/* Returns the shape of a layer; index: among those of the device. */
-static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
+/* Returns what a position has in a layer of the cache; index: among those of the device. */
+static cached_keys keys_of(const hearth_session *s, uint32_t index)
 {
-    return s->engine->shapes[s->engine->host_attention + index];
+    return s->engine->cached[s->engine->host_caches + index];
 }
 
 /* Returns the bytes of one position of one head of a layer, keys or values; *scales: those of its scales, which lie behind the
  * values of all positions. */
 static size_t position_bytes(const hearth_session *s, uint32_t index, size_t *scales)
 {
-    const attention_shape *a = shape_of(s, index);
+    cached_keys keys = keys_of(s, index);
     const kv_format_row *kv = &kv_formats[s->cache.format];
-    *scales = a->head_length / number_formats[kv->stored].block_values * kv->scale_bytes;
-    return kv_position_bytes(s->cache.format, a) / cached_halves(a) / a->kv_head_count;
+    *scales = keys.head_length / number_formats[kv->stored].block_values * kv->scale_bytes;
+    return kv_position_bytes(s->cache.format, keys) / keys.halves / keys.heads;
 }
 
 page_layer device_page_layer(const hearth_session *s, uint32_t index)
@@ -27,19 +27,19 @@ page_layer device_page_layer(const hearth_session *s, uint32_t index)
     page_layer at = {0};
     for (uint32_t i = 0; i <= index; i++) {
         at = (page_layer){.begin = at.begin + at.halves * at.half_bytes};
-        if (i == s->engine->device_attention)
+        if (i == s->engine->device_caches)
             break;
         size_t scales, bytes = s->pages.positions * position_bytes(s, i, &scales);
         at.piece_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
-        at.half_bytes = shape_of(s, i)->kv_head_count * at.piece_bytes;
-        at.halves = cached_halves(shape_of(s, i));
+        at.half_bytes = keys_of(s, i).heads * at.piece_bytes;
+        at.halves = keys_of(s, i).halves;
     }
     return at;
 }
 
 size_t device_page_bytes(const hearth_session *s)
 {
-    return device_page_layer(s, s->engine->device_attention).begin;
+    return device_page_layer(s, s->engine->device_caches).begin;
 }
 
 /* ------------------------------------------------------------------ the table */
@@ -49,7 +49,7 @@ hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hear
     const kv_pages *p = &s->pages;
     const uint32_t *now = kv_pages_row(p, sequence);
     uint32_t *seen = s->device->pages_seen + (size_t)sequence * p->per_sequence;
-    uint32_t begin = 0, end = s->engine->device_attention > 0 ? p->taken[sequence] : 0;
+    uint32_t begin = 0, end = s->engine->device_caches > 0 ? p->taken[sequence] : 0;
     while (begin < end && now[begin] == seen[begin])
         begin++;
     while (end > begin && now[end - 1] == seen[end - 1])
@@ -67,8 +67,8 @@ hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hear
 size_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < s->engine->device_attention; i++)
-        bytes += length * kv_position_bytes(s->cache.format, shape_of(s, i));
+    for (uint32_t i = 0; i < s->engine->device_caches; i++)
+        bytes += length * kv_position_bytes(s->cache.format, keys_of(s, i));
     return bytes;
 }
 
@@ -94,11 +94,11 @@ static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t 
     size_t page_bytes = device_page_bytes(s), begin = page * page_bytes;
     if (device_kv_bytes(s, count) == page_bytes)
         return move(cache, begin, block, page_bytes, error);
-    for (uint32_t i = 0; i < s->engine->device_attention; i++) {
+    for (uint32_t i = 0; i < s->engine->device_caches; i++) {
         page_layer layer = device_page_layer(s, i);
         size_t scales, values = position_bytes(s, i, &scales);
         values -= scales;
-        for (uint32_t head = 0; head < layer.halves * shape_of(s, i)->kv_head_count; head++) {
+        for (uint32_t head = 0; head < layer.halves * keys_of(s, i).heads; head++) {
             size_t at = begin + layer.begin + head * layer.piece_bytes;
             TRY(move(cache, at, block, count * values, error));
             block += count * values;

@@ -177,6 +177,8 @@ static void send_residual(const recorder *r)
     record_copy_rows(r, r->mirror->x, r->v->x, h->embedding_length);
     if (device_has_first_values(r->model))
         record_copy_rows(r, r->mirror->first_value, r->v->first_value, h->embedding_length);
+    if (device_shares_choice(r->s))
+        record_copy_rows(r, r->mirror->seen, r->v->seen, choice_words(r->s));
     if (device_streams(h) > 0)
         device_copy(r->program, r->mirror->streams, 0, r->v->streams, 0,
                     device_streams(h) * device_stream_bytes(h, r->rows));
@@ -187,6 +189,8 @@ static void take_residual(const recorder *r)
     const hyperparameters *h = &r->model->hyper;
     if (device_has_first_values(r->model))
         record_copy_rows(r, r->v->first_value, r->mirror->first_value, h->embedding_length);
+    if (device_shares_choice(r->s))
+        record_copy_rows(r, r->v->seen, r->mirror->seen, choice_words(r->s));
     if (device_streams(h) == 0)
         record_copy_rows(r, r->v->x, r->mirror->x, h->embedding_length);
     else

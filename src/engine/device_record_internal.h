@@ -118,6 +118,10 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
  * matrix reads, in `mixed`, of what heads have read. In device_record_latent.c. */
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
 void record_latent_results(const recorder *r, uint32_t layer);
+/* Record, of a layer that chooses positions, that its keys are stored and its queries turned; and, of one whose rows see chosen
+ * positions, the choice of the rows [first, first + count), if it chooses itself. In device_record_latent.c. */
+void record_index(const recorder *r, uint32_t layer);
+void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count);
 
 /* Records the convolution of a recurrent mixer, in place, or of a short one: to mixed. In device_record_mixers.c. */
 void record_convolve(const recorder *r, uint32_t layer, const mixer_row *row);

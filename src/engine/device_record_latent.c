@@ -1,5 +1,6 @@
 /* device_record_latent.c - records what latent attention has before and behind the part that it shares with other attention, as
- * latent.c computes it on the CPU. */
+ * latent.c computes it on the CPU, and how positions are chosen, as choice.c does. */
+#include "choice.h"
 #include "device_record_internal.h"
 #include "latent.h"
 
@@ -46,19 +47,23 @@ static void multiply_heads(const recorder *r, const device_matrix *m, size_t hea
     move(r, heads, length, out, to);
 }
 
-/* Records the product of the values between the two matrices that make queries. */
+/* Records the product of the values between the two matrices that make queries, and, where positions are scored, the queries that
+ * do that. */
 static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
-    const device_matrix *up = &l->query_up;
+    const device_matrix *readers[] = {&l->query_up, &l->index_query};
     size_t n = a->query_rank;
     norm_values(r, &l->query_in_norm, v->projected, row.at[MIXER_QUERY], n, row.stride);
     move(r, 1, n, (head_values){v->projected, row.at[MIXER_QUERY], row.stride, n}, (head_values){v->query_in, 0, n, n});
     record_changed(r);
-    input in = record_prepare(r, v->query_in, n, &up, 1);
-    record_product(r, up, &in, all_rows, v->short_query, FINISH_STORE);
+    bool scores = a->index.head_count > 0 && choice_matters(r->s, a);
+    input in = record_prepare(r, v->query_in, n, readers, scores ? 2 : 1);
+    record_product(r, readers[0], &in, all_rows, v->short_query, FINISH_STORE);
+    if (scores)
+        record_product(r, readers[1], &in, all_rows, v->index_query, FINISH_STORE);
 }
 
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
@@ -93,4 +98,45 @@ void record_latent_results(const recorder *r, uint32_t layer)
                    (head_values){r->v->mixed, rotated, query_width(a), a->head_length},
                    (head_values){r->v->mixed, 0, result_width(a), a->value_length});
     record_changed(r);
+}
+
+void record_index(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    const index_shape *index = &a->index;
+    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    step_layout step = device_step_layout(r->model, r->rows);
+    size_t angles = index->rotary->first * step.pair, heads = choice_matters(r->s, a) ? index->head_count : 0;
+    device_argument keys = BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float));
+    LAUNCH(r, DEVICE_norm_ranges, r->rows, keys, BUFFER(l->index_key_norm.weight), BUFFER(l->index_key_norm.bias), keys,
+           UINT(1), UINT(index->head_length), UINT(row.stride), UINT(1), UINT(FINISH_STORE), FLOAT(CHOICE_EPSILON),
+           FLOAT(1));
+    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (heads + 1), BUFFER(v->index_query), keys, NO_BUFFER,
+           BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
+           BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
+           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes),
+           UINT(r->s->pages.positions), UINT(heads), UINT(1), UINT(index->head_length), UINT(index->rotary->pairs),
+           UINT(index->rotary->pairing == ROPE_HALVES), UINT((size_t)index->head_count * index->head_length),
+           UINT(row.stride));
+}
+
+void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count)
+{
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    size_t splits = items_of(r->s->context, ATTEND_POSITIONS), heads = a->index.head_count, n = a->index.head_length;
+    if (heads == 0)
+        return;
+    LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, BUFFER(v->index_query),
+           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_WEIGHT] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
+           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes),
+           UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(a->chosen), UINT(heads), UINT(n), UINT(splits),
+           UINT(heads * n), UINT(row.stride), UINT(first), UINT(count));
+    LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen), UINT(splits),
+           UINT(first), UINT(count));
 }

@@ -42,6 +42,34 @@ static mixer_row project(const recorder *r, uint32_t layer)
     return row;
 }
 
+/* Records what rows [first, first + rows) read of each split of the context. query: with the stride `stride`. */
+static void attend(const recorder *r, uint32_t layer, const device_buffer *query, size_t stride, size_t first,
+                   size_t rows)
+{
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    const kv_format_row *kv = &kv_formats[r->s->cache.format];
+    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
+    size_t keys = at.begin, values = at.begin + (at.halves - 1) * at.half_bytes;
+    size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
+    size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
+    size_t items = rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits);
+    if (choice_matters(r->s, a)) {
+        record_choose(r, layer, first, rows);
+        LAUNCH(r, kv->attend_chosen, items, BUFFER(query), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values),
+               BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions),
+               BUFFER(v->partial), BUFFER(v->seen), UINT(a->chosen), UINT(a->head_count), UINT(a->kv_head_count),
+               UINT(a->head_length), UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale),
+               FLOAT(a->softcap));
+        return;
+    }
+    LAUNCH(r, kv->attend, items, BUFFER(query), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values),
+           BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions),
+           BUFFER(v->partial), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window),
+           UINT(a->chunked), UINT(a->grows), UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale),
+           FLOAT(a->softcap));
+}
+
 /* Records the attention of a layer up to its output matrix. */
 static void attention(const recorder *r, uint32_t layer)
 {
@@ -87,6 +115,8 @@ static void attention(const recorder *r, uint32_t layer)
            UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
     if (a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
+    if (a->index.head_count > 0)
+        record_index(r, layer);
     device_argument gates =
         a->gate_length > 0 ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
@@ -94,12 +124,7 @@ static void attention(const recorder *r, uint32_t layer)
                   a->head_length % Q8_BLOCK == 0 && !latent;
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
-        LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(query),
-               BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages), UINT(table),
-               UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), BUFFER(v->partial),
-               UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(a->chunked),
-               UINT(a->grows), UINT(splits), UINT(query_stride), UINT(first), UINT(rows), FLOAT(a->scale),
-               FLOAT(a->softcap));
+        attend(r, layer, query, query_stride, first, rows);
         if (rounds)
             LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),

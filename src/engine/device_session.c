@@ -189,7 +189,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    bool attends = s->engine->device_attention > 0;
+    bool attends = s->engine->device_caches > 0;
     size_t mixing = device_has_first_values(s->engine->model) ? most.columns : 0;
     v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
     v->pages =
@@ -214,6 +214,13 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * mixing)), word, vectors);
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, vectors);
     v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, vectors);
+    bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_attention(s->engine->model));
+    size_t seen = chooses ? rows * choice_words(s) : 0,
+           scored = items_of(s->context, ATTEND_POSITIONS) * ATTEND_POSITIONS;
+    v->index_query = take(t, DEVICE_MEMORY, chooses ? rows * most.index_heads : 0, most.index_length * word, vectors);
+    v->position_scores = take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) : 0, scored * word, vectors);
+    v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), vectors);
+    m->seen = take(t, DEVICE_PINNED, device_shares_choice(s) ? seen : 0, sizeof(uint32_t), bus);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
@@ -399,6 +406,8 @@ static void fetch_residual(const hearth_session *s, size_t count)
     fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
     if (device_has_first_values(s->engine->model))
         fetch(s->scratch.columns.first_value, s->device->mirror.first_value, row_bytes(s, count));
+    if (device_shares_choice(s))
+        fetch(s->scratch.choice.seen, s->device->mirror.seen, count * choice_words(s) * sizeof(uint32_t));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(own_stream(s, i), mirrored_stream(s, i), row_bytes(s, count));
 }
@@ -408,6 +417,8 @@ static void put_residual(const hearth_session *s, size_t count)
     put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
     if (device_has_first_values(s->engine->model))
         put(s->device->mirror.first_value, s->scratch.columns.first_value, row_bytes(s, count));
+    if (device_shares_choice(s))
+        put(s->device->mirror.seen, s->scratch.choice.seen, count * choice_words(s) * sizeof(uint32_t));
     for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
         memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
 }

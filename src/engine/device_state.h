@@ -3,6 +3,7 @@
 #ifndef ENGINE_DEVICE_STATE_H
 #define ENGINE_DEVICE_STATE_H
 
+#include "choice.h"
 #include "device_session.h"
 #include "device_stream.h"
 #include "engine.h"
@@ -24,13 +25,15 @@ typedef struct device_vectors {
     device_buffer *query_in, *short_query;   /* [R][query_rank], [R][H * (n + r)]                          */
     device_buffer *head_in, *head_out;       /* [H][R][n or C], [H][R][C or V]                             */
     device_buffer *mixtures,
-        *low_rank;                  /* of RWKV-7: [RWKV_INPUTS][R][d] mixtures of inputs; hidden units of its maps */
-    device_buffer *first_value;     /* [R][d]  the first layer's values                          */
-    device_buffer *partial, *mixed; /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
-    device_buffer *states;          /* those of `recurrent` below                                */
-    device_buffer *per_layer;       /* inputs of the layers' own: device_own_input               */
-    device_buffer *per_layer_gate;  /* [R][p]                                                    */
-    device_buffer *hidden, *score;  /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
+        *low_rank;              /* of RWKV-7: [RWKV_INPUTS][R][d] mixtures of inputs; hidden units of its maps */
+    device_buffer *first_value; /* [R][d]  the first layer's values                          */
+    /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][context] in whole splits; [R][choice_words] */
+    device_buffer *index_query, *position_scores, *seen;
+    device_buffer *partial, *mixed;         /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
+    device_buffer *states;                  /* those of `recurrent` below                                */
+    device_buffer *per_layer;               /* inputs of the layers' own: device_own_input               */
+    device_buffer *per_layer_gate;          /* [R][p]                                                    */
+    device_buffer *hidden, *score;          /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
     device_buffer *mask_list, *mask_listed; /* [R][H], [R]  rows of those masks                          */
     device_buffer *first, *second;          /* [R][n]  first becomes the activations; it has room for both results of
@@ -64,6 +67,7 @@ typedef struct device_mirror {
     device_buffer *stream[STREAM_BUFFERS];
     device_buffer *shared_answer;
     device_buffer *first_value;
+    device_buffer *seen;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
     device_buffer *per_layer;
@@ -212,6 +216,15 @@ static inline uint32_t device_streams(const hyperparameters *h)
 static inline bool device_has_first_values(const hearth_model *m)
 {
     return m->layers[0].recurrent.rule == RECURRENCE_RWKV7;
+}
+
+/* Returns whether layers see what others have chosen: that then crosses the bus with the residual. */
+static inline bool device_shares_choice(const hearth_session *s)
+{
+    bool shares = false;
+    for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++)
+        shares |= s->engine->model->layers[i].attention.chosen_back > 0;
+    return shares && choice_matters(s, model_first_attention(s->engine->model));
 }
 
 /* Returns where the inputs of a layer's own, [rows][p], begin in `per_layer`, in bytes, in a step of so many rows. */

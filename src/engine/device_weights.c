@@ -39,9 +39,12 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
 {
     const attention_shape *a = &l->attention;
     uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a);
-    const mixer_input latent[MIXER_INPUTS] = {[MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q,
-                                                               a->query_rank > 0 ? a->query_rank : l->q.rows, "attn_q"},
-                                              [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"}};
+    const mixer_input latent[MIXER_INPUTS] = {
+        [MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q, a->query_rank > 0 ? a->query_rank : l->q.rows,
+                         "attn_q"},
+        [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"},
+        [MIXER_INDEX_KEY] = {&l->index_key, a->index.head_length, "indexer.attn_k"},
+        [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"}};
     const mixer_input attention[] = {
         [MIXER_QUERY] = {&l->q, query, "attn_q"},
         [MIXER_KEY] = {&l->k, key, "attn_k"},
@@ -117,6 +120,10 @@ static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
     if (a->query_rank > 0)
         TRY(upload_whole(l, &to->query_up, &from->q, layer, "attn_q_b"));
     TRY(upload_whole(l, &to->key_up, &from->key_up, layer, "attn_k_b"));
+    if (a->index.head_count > 0) {
+        TRY(upload_norm(l, &to->index_key_norm, &from->index_key_norm, NULL, a->index.head_length, "index key norm"));
+        TRY(upload_whole(l, &to->index_query, &from->index_query, layer, "indexer.attn_q_b"));
+    }
     return upload_whole(l, &to->value_up, &from->value_up, layer, "attn_v_b");
 }
 
@@ -493,7 +500,7 @@ void device_weights_destroy(device_weights *w)
                                      &l->up,         &l->down_t,      &l->down,      &l->fc1,           &l->fc2,
                                      &l->router,     &l->mask_in,     &l->mask_out,  &l->shared_gate,   &l->latent_in,
                                      &l->latent_out, &l->shared.gate, &l->shared.up, &l->shared.down_t, &l->shared.down,
-                                     &l->shared.fc2};
+                                     &l->shared.fc2, &l->index_query};
         const device_norm norms[] = {l->attention_norm,
                                      l->ffn_norm,
                                      l->attention_post_norm,
@@ -510,7 +517,8 @@ void device_weights_destroy(device_weights *w)
                                      l->streams.router_norm,
                                      l->streams.laurel_norm,
                                      l->query_in_norm,
-                                     l->compressed_norm};
+                                     l->compressed_norm,
+                                     l->index_key_norm};
         device_buffer *floats[] = {l->qkv_bias,
                                    l->attention_output_bias,
                                    l->sinks,

@@ -35,6 +35,8 @@ typedef struct device_norm {
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
+/* Of latent attention, which has no other values and no gates, where it chooses positions. */
+enum { MIXER_INDEX_KEY = MIXER_VALUE, MIXER_INDEX_WEIGHT = MIXER_GATE };
 
 /* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the
  * key's matrix, each a copy of its own. */
@@ -61,6 +63,8 @@ typedef struct device_layer {
     /* Latent attention, names as in model_layer; query_up: q, where that reads what query_in makes, and is no input. */
     device_matrix query_up, key_up, value_up;
     device_norm query_in_norm, compressed_norm;
+    device_matrix index_query; /* as in model_layer, like the next */
+    device_norm index_key_norm;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */

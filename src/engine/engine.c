@@ -106,9 +106,11 @@ static void place_mixer(hearth_engine *e, uint32_t layer)
     if (mixer == MIXER_ATTENTION && back > 0)
         e->layers[layer].cache_index = e->layers[layer - back].cache_index;
     else if (mixer == MIXER_ATTENTION)
-        e->layers[layer].cache_index = on_device ? e->device_attention++ : e->host_attention++;
+        e->layers[layer].cache_index = on_device ? e->device_caches++ : e->host_caches++;
     else if (mixer == MIXER_RECURRENT)
         e->layers[layer].cache_index = on_device ? e->device_recurrent++ : e->host_recurrent++;
+    if (e->model->layers[layer].attention.index.head_count > 0)
+        e->layers[layer].index_cache = on_device ? e->device_caches++ : e->host_caches++;
 }
 
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
@@ -153,21 +155,23 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
-/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device; and of recurrent layers
+/* Lists what the layers of the cache have that lie on the CPU, then of those on the device; and the shapes of recurrent layers
  * likewise. */
 static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
-    e->shapes = mem_new_array(layers, sizeof *e->shapes);
+    e->cached = mem_new_array(2 * (size_t)layers, sizeof *e->cached);
     e->recurrent = mem_new_array(layers, sizeof *e->recurrent);
-    if (!e->shapes || !e->recurrent)
-        return fail_memory(error, "engine", layers * sizeof *e->shapes);
+    if (!e->cached || !e->recurrent)
+        return fail_memory(error, "engine", 2 * layers * sizeof *e->cached);
     for (uint32_t i = 0; i < layers; i++) {
         const model_layer *l = &e->model->layers[i];
         bool on_device = layer_uses_device(&e->placement->layers[i]);
-        uint32_t at = e->layers[i].cache_index;
+        uint32_t at = e->layers[i].cache_index, begin = on_device ? e->host_caches : 0;
+        if (l->attention.index.head_count > 0)
+            e->cached[begin + e->layers[i].index_cache] = index_keys(&l->attention);
         if (l->mixer == MIXER_ATTENTION && l->attention.keys_back == 0)
-            e->shapes[at + (on_device ? e->host_attention : 0)] = &l->attention;
+            e->cached[begin + at] = attention_keys(&l->attention);
         else if (l->mixer == MIXER_RECURRENT)
             e->recurrent[at + (on_device ? e->host_recurrent : 0)] = &l->recurrent;
     }
@@ -182,10 +186,10 @@ uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
 uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv format, bool on_device)
 {
     uint64_t bytes = 0;
-    uint32_t begin = on_device ? engine->host_attention : 0;
-    uint32_t end = begin + (on_device ? engine->device_attention : engine->host_attention);
+    uint32_t begin = on_device ? engine->host_caches : 0;
+    uint32_t end = begin + (on_device ? engine->device_caches : engine->host_caches);
     for (uint32_t i = begin; i < end; i++)
-        bytes += kv_position_bytes(format, engine->shapes[i]);
+        bytes += kv_position_bytes(format, engine->cached[i]);
     return bytes;
 }
 
@@ -345,7 +349,7 @@ void hearth_engine_destroy(hearth_engine *engine)
                 mem_release((void *)copy->data, matrix_bytes(copy));
         }
     mem_free(engine->layers);
-    mem_free(engine->shapes);
+    mem_free(engine->cached);
     mem_free(engine->recurrent);
     hearth_placement_destroy(engine->placement);
     mem_free(engine);

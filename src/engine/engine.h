@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
- * recurrent_state.c, session.c, state.c, forward.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
+ * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c; hot sets: hot_set.c, swap.c, follow.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -49,8 +49,10 @@ typedef struct engine_layer {
     uint32_t row_count;
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
-    uint32_t cache_index; /* its index among the layers with the same mixer on the same side; where it reads the keys of
-                             another layer, that one's */
+    uint32_t
+        cache_index; /* of its keys among the layers of the cache, or of its state among the recurrent ones, of its side;
+                             where it reads the keys of another layer, that one's */
+    uint32_t index_cache; /* likewise, of the keys by which it chooses positions */
 } engine_layer;
 
 struct hearth_engine {
@@ -58,23 +60,23 @@ struct hearth_engine {
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
-    hearth_stream stream;          /* whether sessions stream the CPU's neurons, ...                           */
-    uint64_t stream_bytes;         /* ... and the most bytes of a buffer for that; 0: the default              */
-    engine_layer *layers;          /* [layer_count]                                                            */
-    double recall;                 /* that predictors hold (placement.h); 0: none                               */
-    bool uses_predictors;          /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
-    bool leaves_out;               /* some layer has neurons that no side computes                             */
-    bool requantised;              /* a down matrix in a block format was rounded again, here or when packed   */
-    bool transposed;               /* copied from the stock layout: sums are added in another order than there */
-    bool owns_copies;              /* owns the transposed down_t; false: shared with another engine            */
-    uint64_t own_bytes;            /* bytes of these copies, also if they are shared                           */
-    uint64_t coarse_bytes;         /* bytes of coarse copies, which are never shared                           */
-    device_weights *uploaded;      /* NULL: nothing lies on a device                                           */
-    struct hot_follower *follower; /* NULL: hot sets are neither counted nor changed (follow.h)           */
-    uint32_t device_layers;        /* layers that are not of form host                                         */
-    uint32_t host_attention, device_attention; /* layers with attention, by where it runs                            */
+    hearth_stream stream;                /* whether sessions stream the CPU's neurons, ...                           */
+    uint64_t stream_bytes;               /* ... and the most bytes of a buffer for that; 0: the default              */
+    engine_layer *layers;                /* [layer_count]                                                            */
+    double recall;                       /* that predictors hold (placement.h); 0: none                               */
+    bool uses_predictors;                /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
+    bool leaves_out;                     /* some layer has neurons that no side computes                             */
+    bool requantised;                    /* a down matrix in a block format was rounded again, here or when packed   */
+    bool transposed;                     /* copied from the stock layout: sums are added in another order than there */
+    bool owns_copies;                    /* owns the transposed down_t; false: shared with another engine            */
+    uint64_t own_bytes;                  /* bytes of these copies, also if they are shared                           */
+    uint64_t coarse_bytes;               /* bytes of coarse copies, which are never shared                           */
+    device_weights *uploaded;            /* NULL: nothing lies on a device                                           */
+    struct hot_follower *follower;       /* NULL: hot sets are neither counted nor changed (follow.h)           */
+    uint32_t device_layers;              /* layers that are not of form host                                         */
+    uint32_t host_caches, device_caches; /* layers of the cache, by where they lie                             */
     uint32_t host_recurrent, device_recurrent; /* recurrent layers, likewise                                         */
-    const attention_shape **shapes;    /* of the CPU's layers with attention, then of the device's                 */
+    cached_keys *cached;               /* what a position has in the CPU's layers of the cache, then in the device's */
     const recurrent_shape **recurrent; /* of the recurrent layers, likewise                                        */
 };
 
@@ -158,6 +160,19 @@ typedef struct column_buffers {
     float *hidden;              /* [B][largest rank]                                   */
 } column_buffers;
 
+/* The most rows of a batch whose positions are scored before some are chosen. */
+#define CHOICE_ROWS 8
+
+/* What layers choose positions with (choice.h), with letters as in index_shape; C: attention_shape.chosen. */
+typedef struct choice_buffers {
+    float *query, *key, *weight; /* [B][J * I], [B][I], [B][J]                                 */
+    float *scores;               /* [CHOICE_ROWS][context]                                     */
+    uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
+    uint32_t *list;              /* [C]  the positions of one row, ascending                   */
+    uint8_t *keys;               /* [C]  and their keys, as a cache whose pages follow one another ... */
+    uint32_t *pages;             /* [C / KV_PAGE + 1]  ... : 0, 1, 2 ...                       */
+} choice_buffers;
+
 /* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the
  * threads share them; fewer per item would make the kernel convert keys more often. */
 #define ITEM_QUERIES 8
@@ -195,6 +210,7 @@ typedef struct scratch {
     float *recurrent_gate; /* [B][V]                                               */
     float *step, *beta;    /* [B][H]  become decay and gain                        */
     column_buffers columns;
+    choice_buffers choice;
     row_run *runs; /* [run_count], at most B                               */
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */

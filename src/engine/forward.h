@@ -31,6 +31,16 @@ static inline float forward_softplus(float x)
 /* Writes the normed hidden state of row `row` of the batch, the input of the head, to out [d]. */
 void forward_output(const hearth_session *s, size_t row, float *out);
 
+/* Applies a norm of the model to n values; out may be x. */
+void forward_norm_row(const hearth_engine *e, const norm_weights *w, float epsilon, const float *x, size_t n,
+                      float *out);
+
+/* Norms n values without weights. */
+void forward_norm_values(const hearth_engine *e, size_t n, float *x);
+
+/* Adds a bias to every row of `width` values; NULL: there is none. */
+void forward_add_bias(const hearth_session *s, const float *bias, size_t width, size_t count, float *rows);
+
 /* Applies a norm of the model to every row of `width` values; without weights it only copies. to may be from. */
 void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
                   float *to);

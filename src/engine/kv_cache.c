@@ -35,14 +35,17 @@ static void store_q8_0(const kernels *k, const float *values, size_t n, void *at
 }
 
 const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
-    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, 0},
-    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, 0},
-    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, sizeof(uint16_t)},
+    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, DEVICE_score_positions_f16,
+                       DEVICE_attend_chosen_f16, 0},
+    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, DEVICE_score_positions_f32,
+                       DEVICE_attend_chosen_f32, 0},
+    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, DEVICE_score_positions_q8_0,
+                        DEVICE_attend_chosen_q8_0, sizeof(uint16_t)},
 };
 
-bool kv_format_fits(hearth_kv format, const attention_shape *a)
+bool kv_format_fits(hearth_kv format, cached_keys keys)
 {
-    return a->head_length % number_formats[kv_formats[format].stored].block_values == 0;
+    return keys.head_length % number_formats[kv_formats[format].stored].block_values == 0;
 }
 
 /* Returns the bytes of n values of a row, n a multiple of the format's block. */
@@ -52,37 +55,33 @@ static size_t bytes_of(hearth_kv format, size_t n)
     return n / t->block_values * t->block_bytes;
 }
 
-size_t kv_position_bytes(hearth_kv format, const attention_shape *a)
+size_t kv_position_bytes(hearth_kv format, cached_keys keys)
 {
-    return bytes_of(format, cached_width(a));
+    return bytes_of(format, cached_width(keys));
 }
 
 /* Describes the layers and sums up their bytes; returns false if these overflow. */
-static bool lay_out(kv_cache *c, const attention_shape *const *shapes)
+static bool lay_out(kv_cache *c, const cached_keys *keys)
 {
     size_t positions = kv_pages_positions(c->pages, c->pages->count), bytes;
     for (uint32_t i = 0; i < c->layer_count; i++) {
-        const attention_shape *a = shapes[i];
-        c->layers[i] = (kv_layer){.heads = a->kv_head_count,
-                                  .head_length = a->head_length,
-                                  .halves = cached_halves(a),
-                                  .row_bytes = bytes_of(c->format, a->head_length),
-                                  .begin = c->size_bytes};
-        if (!size_multiply(positions, kv_position_bytes(c->format, a), &bytes) ||
+        c->layers[i] =
+            (kv_layer){.has = keys[i], .row_bytes = bytes_of(c->format, keys[i].head_length), .begin = c->size_bytes};
+        if (!size_multiply(positions, kv_position_bytes(c->format, keys[i]), &bytes) ||
             !size_add(c->size_bytes, bytes, &c->size_bytes))
             return false;
     }
     return true;
 }
 
-hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const attention_shape *const *shapes, uint32_t count,
+hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const cached_keys *keys, uint32_t count,
                               const kv_pages *pages, hearth_error *error)
 {
     *out = (kv_cache){.format = format, .pages = pages, .layer_count = count};
     out->layers = mem_new_array(count, sizeof *out->layers);
     if (count > 0 && !out->layers)
         return fail_memory(error, "session: key/value cache", count * sizeof *out->layers);
-    if (!lay_out(out, shapes))
+    if (!lay_out(out, keys))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %llu positions are too many",
                     (unsigned long long)kv_pages_positions(pages, pages->count));
     /* Address space only: it becomes resident where it is first written. */
@@ -110,14 +109,14 @@ static size_t piece_bytes(const kv_cache *c, uint32_t layer)
 static char *piece_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t head, uint32_t page)
 {
     const kv_layer *l = &c->layers[layer];
-    size_t before = ((size_t)half * l->heads + head) * c->pages->count + page;
+    size_t before = ((size_t)half * l->has.heads + head) * c->pages->count + page;
     return (char *)c->data + l->begin + before * piece_bytes(c, layer);
 }
 
 attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
 {
     return (attend_cache){.key = piece_at(c, layer, 0, head, 0),
-                          .value = piece_at(c, layer, c->layers[layer].halves - 1, head, 0),
+                          .value = piece_at(c, layer, c->layers[layer].has.halves - 1, head, 0),
                           .pages = kv_pages_row(c->pages, sequence),
                           .page_bytes = piece_bytes(c, layer)};
 }
@@ -128,18 +127,18 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
     const kv_layer *l = &c->layers[layer];
     const float *const halves[] = {key, value};
     uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
-    for (uint32_t half = 0; half < l->halves; half++)
-        for (uint32_t head = 0; head < l->heads; head++) {
+    for (uint32_t half = 0; half < l->has.halves; half++)
+        for (uint32_t head = 0; head < l->has.heads; head++) {
             char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes;
-            kv_formats[c->format].store(k, halves[half] + (size_t)head * l->head_length, l->head_length, at);
+            kv_formats[c->format].store(k, halves[half] + (size_t)head * l->has.head_length, l->has.head_length, at);
         }
 }
 
 void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
 {
     for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t half = 0; half < c->layers[layer].halves; half++)
-            for (uint32_t head = 0; head < c->layers[layer].heads; head++)
+        for (uint32_t half = 0; half < c->layers[layer].has.halves; half++)
+            for (uint32_t head = 0; head < c->layers[layer].has.heads; head++)
                 memcpy(piece_at(c, layer, half, head, to), piece_at(c, layer, half, head, from),
                        c->layers[layer].row_bytes * length);
 }
@@ -148,7 +147,7 @@ size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < c->layer_count; i++)
-        bytes += (size_t)c->layers[i].halves * c->layers[i].heads * c->layers[i].row_bytes * length;
+        bytes += (size_t)c->layers[i].has.halves * c->layers[i].has.heads * c->layers[i].row_bytes * length;
     return bytes;
 }
 
@@ -170,7 +169,7 @@ static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length,
     const uint32_t *pages = kv_pages_row(c->pages, sequence);
     uint32_t positions = c->pages->positions;
     for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t head = 0; head < c->layers[layer].halves * c->layers[layer].heads;
+        for (uint32_t head = 0; head < c->layers[layer].has.halves * c->layers[layer].has.heads;
              head++) /* all keys, then all values */
             for (uint32_t begin = 0; begin < length; begin += positions) {
                 uint32_t count = length - begin < positions ? length - begin : positions;

@@ -16,16 +16,16 @@
 typedef struct kv_format_row {
     number_format stored;
     void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
-    device_kernel place, attend;                                              /* of a device: stores; reads */
+    device_kernel place, attend; /* of a device: stores; reads; for chosen positions: */
+    device_kernel score_positions, attend_chosen;
     size_t scale_bytes; /* of a block, that a device keeps behind the values of all positions (P_PAGES) */
 } kv_format_row;
 
 extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
 
-/* The keys and values of one layer. */
+/* The keys and values of one layer, or the keys by which it chooses positions: a layer of the cache of its own. */
 typedef struct kv_layer {
-    uint32_t heads, head_length;
-    uint32_t halves;  /* 2: keys and values; 1: keys that are values too */
+    cached_keys has;
     size_t row_bytes; /* one position of one head                */
     size_t begin;     /* of its keys in the cache; values follow */
 } kv_layer;
@@ -39,15 +39,15 @@ typedef struct kv_cache {
     kv_layer *layers; /* [layer_count] */
 } kv_cache;
 
-/* Returns whether a format can hold the keys and values of a layer: heads are whole blocks. */
-bool kv_format_fits(hearth_kv format, const attention_shape *a);
-/* Returns the bytes that one position of one sequence takes in a layer, keys and values together. */
-size_t kv_position_bytes(hearth_kv format, const attention_shape *a);
+/* Returns whether a format can hold keys and values: heads are whole blocks. */
+bool kv_format_fits(hearth_kv format, cached_keys keys);
+/* Returns the bytes of one position of one sequence, keys and values together. */
+size_t kv_position_bytes(hearth_kv format, cached_keys keys);
 
-/* Reserves the memory of a cache for `count` layers with these shapes and fills in *out. pages: must outlive it.
+/* Reserves the memory of a cache for `count` layers, each with such keys, and fills in *out. pages: must outlive it.
  * HEARTH_INVALID: its size overflows.
  * HEARTH_NO_MEMORY: the text says how much was wanted. */
-hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const attention_shape *const *shapes, uint32_t count,
+hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const cached_keys *keys, uint32_t count,
                               const kv_pages *pages, hearth_error *error);
 void kv_cache_destroy(kv_cache *c);
 

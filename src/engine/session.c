@@ -1,4 +1,5 @@
 /* session.c - a session: its sizes, its memory, feeding its sequences, and checkpoints. */
+#include "choice.h"
 #include "device_session.h"
 #include "device_stream.h"
 #include "engine.h"
@@ -125,6 +126,26 @@ static void take_attention(layout *l, scratch *b, const layer_sizes *most, size_
     b->gated_query = take(l, rows * most->gated_query, sizeof *b->gated_query);
 }
 
+/* Takes the buffers of layers that choose positions. */
+static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, const layer_sizes *most)
+{
+    size_t rows = s->batch, chosen = s->context > most->chosen ? most->chosen : 0, pages = chosen / KV_PAGE + 1;
+    size_t scored = chosen > 0 ? rows : 0, row_bytes = 0;
+    for (uint32_t i = 0; i < s->engine->host_caches; i++) {
+        cached_keys keys = s->engine->cached[i];
+        size_t bytes = kv_position_bytes(s->cache.format, (cached_keys){1, keys.head_length, 1});
+        row_bytes = bytes > row_bytes ? bytes : row_bytes;
+    }
+    b->key = take(l, rows * most->index_length, sizeof *b->key);
+    b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
+    b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
+    b->scores = take(l, chosen > 0 ? CHOICE_ROWS * (size_t)s->context : 0, sizeof *b->scores);
+    b->seen = take(l, scored * choice_words(s), sizeof *b->seen);
+    b->list = take(l, chosen, sizeof *b->list);
+    b->keys = take(l, chosen > 0 ? pages * KV_PAGE : 0, row_bytes);
+    b->pages = take(l, chosen > 0 ? pages : 0, sizeof *b->pages);
+}
+
 /* Takes the buffers of mixers with decays by columns. */
 static void take_columns(layout *l, column_buffers *b, const layer_sizes *most, size_t rows)
 {
@@ -163,6 +184,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->step = take(&l, rows * most.recurrent_heads, sizeof *b->step);
     b->beta = take(&l, rows * most.recurrent_heads, sizeof *b->beta);
     take_columns(&l, &b->columns, &most, rows);
+    take_choice(&l, s, &b->choice, &most);
     b->runs = take(&l, rows, sizeof *b->runs);
     b->gate = take(&l, activations, sizeof *b->gate);
     b->up = take(&l, activations, sizeof *b->up);
@@ -317,8 +339,8 @@ static session_bytes count_bytes(hearth_session *s)
 {
     const hearth_engine *e = s->engine;
     session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
-    for (uint32_t i = 0; i < e->host_attention; i++) /* resolve() has checked that nothing overflows */
-        b.cache += kv_pages_positions(&s->pages, s->pages.count) * kv_position_bytes(s->cache.format, e->shapes[i]);
+    for (uint32_t i = 0; i < e->host_caches; i++) /* resolve() has checked that nothing overflows */
+        b.cache += kv_pages_positions(&s->pages, s->pages.count) * kv_position_bytes(s->cache.format, e->cached[i]);
     size_t recurrent = recurrent_bytes(e->recurrent, e->host_recurrent, s->sequences, s->marks);
     b.cache = size_add(b.cache, recurrent, &b.cache) ? b.cache : SIZE_MAX;
     if (s->engine->uploaded) {
@@ -399,12 +421,12 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
-    for (uint32_t i = 0; i < engine->host_attention + engine->device_attention; i++)
-        if (!kv_format_fits(options->kv, engine->shapes[i]))
+    for (uint32_t i = 0; i < engine->host_caches + engine->device_caches; i++)
+        if (!kv_format_fits(options->kv, engine->cached[i]))
             return fail(error, HEARTH_UNSUPPORTED,
                         "%s: kv format %s: heads have %u values, which are no whole blocks of %u",
                         engine->model->source->path, number_formats[kv_formats[options->kv].stored].name,
-                        engine->shapes[i]->head_length, number_formats[kv_formats[options->kv].stored].block_values);
+                        engine->cached[i].head_length, number_formats[kv_formats[options->kv].stored].block_values);
     if (options->marks > MOST_MARKS)
         return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
                     (unsigned long long)options->marks, MOST_MARKS);
@@ -508,9 +530,11 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
         goto failed;
     }
     lay_out(s, session_threads(s), s->block);
+    for (uint32_t i = 0; s->scratch.choice.pages && i <= model_largest(engine->model).chosen / KV_PAGE; i++)
+        s->scratch.choice.pages[i] = i;
     begin_recall(s);
     TRY_OR(failed, status,
-           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, &s->pages, error));
+           kv_cache_create(&s->cache, s->cache.format, engine->cached, engine->host_caches, &s->pages, error));
     TRY_OR(failed, status,
            recurrent_create(&s->recurrent, engine->recurrent, engine->host_recurrent, s->sequences, s->marks, NULL,
                             NULL, error));

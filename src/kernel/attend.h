@@ -262,6 +262,81 @@ ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *conver
     }
 }
 
+/* Adds what `queries` heads score the positions of a block to `scores`. */
+ALWAYS_INLINE void add_weighted(const attention *a, const float *weights, size_t count, float *scores)
+{
+    for (size_t i = 0; i < count; i += LANES) {
+        vector sum = load_first(scores + i, count - i);
+        for (size_t g = 0; g < a->queries; g++) {
+            vector score = vector_max(load_first(a->scores + g * a->count + i, count - i), vector_of(0));
+            sum = vector_fma(sum, vector_of(weights[g]), score);
+        }
+        store_first(scores + i, count - i, sum);
+    }
+}
+
+/* Computes the scores of a run, block by block; convert: as of attend_together. */
+ALWAYS_INLINE void score(const score_run *run, attention a, load_values *load, convert_values *convert)
+{
+    float floats[CONVERTED_VALUES], of_heads[MOST_QUERIES * BLOCK_POSITIONS];
+    memset(run->scores, 0, run->count * sizeof *run->scores);
+    for (size_t p = 0, n; p < run->count; p += n) {
+        a.count = run->count;
+        block keys = block_at(&a, a.cache->key, p);
+        a.count = n = keys.count;
+        a.scores = of_heads;
+        keys.first = 0;
+        if (convert)
+            keys = converted(&a, &keys, floats, convert);
+        for (size_t h = 0; h < run->heads; h += a.queries) {
+            a.queries = run->heads - h < MOST_QUERIES ? run->heads - h : MOST_QUERIES;
+            a.query = run->query + h * run->length;
+            if (convert)
+                score_block(&a, &keys, false, load_f32);
+            else
+                score_block(&a, &keys, h == 0, load);
+            add_weighted(&a, run->weights + h, n, run->scores + p);
+        }
+    }
+}
+
+/* Returns how many positions a level converts at once of heads of this length; 0: they are so long that not even a tile fits. */
+static size_t converted_together(size_t length)
+{
+    size_t together = BLOCK_POSITIONS;
+    while (together > TILE_POSITIONS && together * length > CONVERTED_VALUES)
+        together /= 2;
+    return together * length <= CONVERTED_VALUES ? together : 0;
+}
+
+/* Those of a run that scores; bytes: of a key. */
+ALWAYS_INLINE attention scoring_of(const score_run *run, size_t bytes, size_t together)
+{
+    return (attention){.first = run->first,
+                       .length = run->length,
+                       .bytes = bytes,
+                       .together = together,
+                       .cache = &run->cache,
+                       .scoring = {.scale = 1}};
+}
+
+#define SCORE(format, size, level)                                               \
+    static void score_##format##_##level(const score_run *run)                   \
+    {                                                                            \
+        size_t length = run->length;                                             \
+        score(run, scoring_of(run, size, BLOCK_POSITIONS), load_##format, NULL); \
+    }
+
+#define SCORE_CONVERTED(format, size, level)                                                \
+    static void score_##format##_##level(const score_run *run)                              \
+    {                                                                                       \
+        size_t length = run->length, together = converted_together(length);                 \
+        if (together > 0)                                                                   \
+            score(run, scoring_of(run, size, together), load_##format, floats_of_##format); \
+        else                                                                                \
+            score(run, scoring_of(run, size, BLOCK_POSITIONS), load_##format, NULL);        \
+    }
+
 /* For formats that are loaded as they are. bytes: of a key or value of `length` values. */
 #define ATTEND(format, bytes, level)                                                                                   \
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
@@ -280,11 +355,12 @@ ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *conver
                                           float *out)                                                                  \
     {                                                                                                                  \
         attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
-        while (a.together > TILE_POSITIONS && a.together * length > CONVERTED_VALUES)                                  \
-            a.together /= 2;                                                                                           \
-        if (a.together * length <= CONVERTED_VALUES)                                                                   \
+        size_t together = converted_together(length);                                                                  \
+        if (together > 0) {                                                                                            \
+            a.together = together;                                                                                     \
             attend(a, load_##format, floats_of_##format);                                                              \
-        else                                                                                                           \
+        } else {                                                                                                       \
             attend(a, load_##format, NULL);                                                                            \
+        }                                                                                                              \
     }
 #endif

@@ -156,18 +156,24 @@ ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_va
     }
 
 /* The kernels of the formats of a cache. */
-#define ATTENTION(level)                                                                       \
-    ATTEND(f32, length * sizeof(float), level)                                                 \
-    ATTEND(f16, length * sizeof(uint16_t), level)                                              \
-    ATTEND_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level)                            \
-    ATTEND_ROWS(f32, length * sizeof(float), level)                                            \
-    ATTEND_ROWS(f16, length * sizeof(uint16_t), level)                                         \
-    ATTEND_ROWS(q8_0, length / 32 * sizeof(block_q8_0), level)                                 \
-    const kernels level##_attention = {.attend = {[FORMAT_F32] = attend_f32_##level,           \
-                                                  [FORMAT_F16] = attend_f16_##level,           \
-                                                  [FORMAT_Q8_0] = attend_q8_0_##level},        \
-                                       .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level, \
-                                                       [FORMAT_F16] = attend_rows_f16_##level, \
-                                                       [FORMAT_Q8_0] = attend_rows_q8_0_##level}};
+#define ATTENTION(level)                                            \
+    ATTEND(f32, length * sizeof(float), level)                      \
+    ATTEND(f16, length * sizeof(uint16_t), level)                   \
+    ATTEND_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level) \
+    SCORE(f32, length * sizeof(float), level)                       \
+    SCORE(f16, length * sizeof(uint16_t), level)                    \
+    SCORE_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level)  \
+    ATTEND_ROWS(f32, length * sizeof(float), level)                 \
+    ATTEND_ROWS(f16, length * sizeof(uint16_t), level)              \
+    ATTEND_ROWS(q8_0, length / 32 * sizeof(block_q8_0), level)      \
+    const kernels level##_attention = {                             \
+        .attend = {[FORMAT_F32] = attend_f32_##level,               \
+                   [FORMAT_F16] = attend_f16_##level,               \
+                   [FORMAT_Q8_0] = attend_q8_0_##level},            \
+        .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level,     \
+                        [FORMAT_F16] = attend_rows_f16_##level,     \
+                        [FORMAT_Q8_0] = attend_rows_q8_0_##level},  \
+        .score = {                                                  \
+            [FORMAT_F32] = score_f32_##level, [FORMAT_F16] = score_f16_##level, [FORMAT_Q8_0] = score_q8_0_##level}};
 
 #endif

@@ -90,6 +90,7 @@ static void overlay(kernels *k, const kernels *part)
         TAKE(transpose[f]);
         TAKE(attend[f]);
         TAKE(attend_rows[f]);
+        TAKE(score[f]);
     }
     for (size_t s = 0; s < SELECT_COUNT; s++)
         TAKE(select[s]);

@@ -162,6 +162,16 @@ static inline const void *attend_at(const attend_cache *cache, const void *half,
 typedef void attend_kernel(const float *query, size_t queries, const attend_cache *cache, size_t first, size_t count,
                            size_t length, const attend_scoring *scoring, float *scores, float *out);
 
+/* Heads that score positions (attention_shape.chosen), and the positions [first, first + count) that they score. */
+typedef struct score_run {
+    const float *query, *weights; /* [heads][length], [heads] */
+    size_t heads, length;
+    attend_cache cache; /* of which only keys are read */
+    size_t first, count;
+    float *scores; /* [count] */
+} score_run;
+typedef void kernel_score(const score_run *run);
+
 /* Rows of one sequence that follow one another, and some of their query heads, which share a key/value head. */
 typedef struct attend_run {
     const float *query; /* of row i and head h from value i * stride + h * length on            */
@@ -252,6 +262,9 @@ typedef struct kernels {
     attend_kernel *attend[FORMAT_COUNT];
     /* The same for many rows. A row's result does not depend on the others. rows > 0, seen > 0. */
     kernel_attend_rows *attend_rows[FORMAT_COUNT];
+    /* Scores positions: scores[p] = sum_h weights[h] * max(0, query[h] . key[first + p]), by the same bits whichever positions
+     * are scored with it. Formats as of attend. heads > 0, count > 0. */
+    kernel_score *score[FORMAT_COUNT];
 
     /* The step of recurrent mixers. */
     kernel_recur *recur;

@@ -289,7 +289,22 @@ static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
             attend_query(run, row, head, bytes, at);
 }
 
-/* Both kernels for a cache of a format; bytes: of a key or value of `length` values. */
+static void score(const score_run *run, size_t bytes, value_at *at)
+{
+    for (size_t p = 0; p < run->count; p++) {
+        const void *key = attend_at(&run->cache, run->cache.key, run->first + p, bytes);
+        float total = 0;
+        for (size_t h = 0; h < run->heads; h++) {
+            float sum = 0;
+            for (size_t i = 0; i < run->length; i++)
+                sum += run->query[h * run->length + i] * at(key, i);
+            total += run->weights[h] * (sum > 0 ? sum : 0);
+        }
+        run->scores[p] = total;
+    }
+}
+
+/* The kernels for a cache of a format; bytes: of a key or value of `length` values. */
 #define ATTEND(format, bytes)                                                                                         \
     static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache, size_t first, \
                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
@@ -301,6 +316,11 @@ static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
     {                                                                                                                 \
         size_t length = run->length;                                                                                  \
         attend_rows(run, bytes, value_##format);                                                                      \
+    }                                                                                                                 \
+    static void score_##format##_scalar(const score_run *run)                                                         \
+    {                                                                                                                 \
+        size_t length = run->length;                                                                                  \
+        score(run, bytes, value_##format);                                                                            \
     }
 ATTEND(f32, length * sizeof(float))
 ATTEND(f16, length * sizeof(uint16_t))
@@ -337,6 +357,7 @@ const kernels scalar_vectors = {
                  [ACTIVATION_SILU_LIMITED] = silu_limited_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
+    .score = {[FORMAT_F32] = score_f32_scalar, [FORMAT_F16] = score_f16_scalar, [FORMAT_Q8_0] = score_q8_0_scalar},
     .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar,
                     [FORMAT_F16] = attend_rows_f16_scalar,
                     [FORMAT_Q8_0] = attend_rows_q8_0_scalar},

@@ -18,6 +18,8 @@ static const struct reader {
     {offsetof(model_layer, qkv), INPUT_ATTENTION},
     {offsetof(model_layer, attention_gate), INPUT_ATTENTION},
     {offsetof(model_layer, query_in), INPUT_ATTENTION},
+    {offsetof(model_layer, index_key), INPUT_ATTENTION},
+    {offsetof(model_layer, index_weight), INPUT_ATTENTION},
     {offsetof(model_layer, attention_output), INPUT_ATTENTION_OUTPUT},
     {offsetof(model_layer, recurrent_in), INPUT_ATTENTION},
     {offsetof(model_layer, short_in), INPUT_ATTENTION},

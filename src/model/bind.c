@@ -103,6 +103,11 @@ static hearth_status find_rotaries(binder *b)
         if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
             return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
                         b->source->path, i, a->rotary->pairs, a->head_length);
+        if (a->rotary && a->index.head_count > 0) { /* the same angles, maybe of other pairs */
+            m->index_rotary = *a->rotary;
+            m->index_rotary.pairing = m->family->index_pairing;
+            a->index.rotary = &m->index_rotary;
+        }
     }
     return HEARTH_OK;
 }
@@ -427,6 +432,9 @@ layer_sizes model_largest(const hearth_model *model)
         s.short_query = most(s.short_query, a->compressed > 0 ? a->head_count * short_query(a) : 0);
         s.head_in = most(s.head_in, most(a->unrotated, a->compressed));
         s.head_out = most(s.head_out, most(a->compressed, a->value_length));
+        s.chosen = most(s.chosen, a->chosen);
+        s.index_heads = most(s.index_heads, a->index.head_count);
+        s.index_length = most(s.index_length, a->index.head_length);
         s.gated_query =
             most(s.gated_query, layer_gates_in_query(&model->layers[i]) ? 2 * query_width(a) : gate_width(a));
         s.key = most(s.key, key_width(a));

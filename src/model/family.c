@@ -39,6 +39,13 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"rope_interleave", true, true}},                \
     TENSORS(llama_tensors, deepseek2_layer)
 
+/* The same, with chosen positions. */
+#define DEEPSEEK_CHOOSES                                                                                     \
+    .latent_attention = true, .chooses_positions = true, .scoring = ROUTER_SIGMOID, .file_unshared = true,   \
+    .expert_width = "moe_intermediate_size", .activation = FFN_SILU,                                         \
+    .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"rope_interleave", true, true}},            \
+    TENSORS(llama_tensors, deepseek32_layer)
+
 #define BAILING                                                                                              \
     .pairing = ROPE_HALVES, .rope_base = 600000, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,           \
     .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
@@ -154,6 +161,9 @@ const family families[] = {
     /* GLM-4.7-Flash */
     {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
+    {.name = "deepseek32", .model_type = "deepseek_v32", .architecture = "DeepseekV32ForCausalLM", DEEPSEEK_CHOOSES,
+     .default_epsilon = 1e-6f, .index_pairing = ROPE_HALVES},
+    {.name = "glm-dsa", .model_type = "glm_moe_dsa", .architecture = "GlmMoeDsaForCausalLM", DEEPSEEK_CHOOSES, .default_epsilon = 1e-5f},
     /* PLM: latent attention, and a network without a gate */
     {.name = "plm", .model_type = "plm", .architecture = "PLMForCausalLM",
      .latent_attention = true, .joined_heads = true, .default_epsilon = 1e-6f, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU2,

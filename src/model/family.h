@@ -115,6 +115,9 @@ typedef enum dimension {
     DIMENSION_COMPRESSED,           /* C                                                              */
     DIMENSION_UNROTATED,            /* n                                                              */
     DIMENSION_VALUE,                /* V                                                              */
+    DIMENSION_INDEX_QUERY,          /* J * I, with letters as in index_shape                          */
+    DIMENSION_INDEX_HEADS,          /* J                                                              */
+    DIMENSION_INDEX_LENGTH,         /* I                                                              */
     DIMENSION_KEY_VALUE_UP,         /* H * (n + V)                                                    */
     DIMENSION_KV_HEADS,
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
@@ -194,7 +197,8 @@ enum layer_needs {
     NEEDS_OR_UNUSED = 16,
     NEEDS_QUERY_RANK = 32,          /* two matrices that make queries                                 */
     NEEDS_NO_QUERY_RANK = 64,
-    NEEDS_VALUE_RANK = 128          /* values that are mixed with those of the first layer            */
+    NEEDS_VALUE_RANK = 128,         /* values that are mixed with those of the first layer            */
+    NEEDS_INDEX = 256               /* positions that it chooses itself (attention_shape.chosen)      */
 };
 
 typedef struct tensor_rule {
@@ -267,6 +271,8 @@ typedef struct family {
     bool gate_softplus;             /* ... by attention_shape.gate_softplus                                  */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
     bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
+    bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */
+    rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so               */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */

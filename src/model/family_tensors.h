@@ -415,6 +415,20 @@ static const tensor_rule deepseek2_layer[] = {
     PRE_NORMS(0), LATENT_ATTENTION(0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
+/* DeepSeek V3.2 and GLM-5: the same with chosen positions. Layers that see what another one has chosen may have such tensors, too. */
+#define INDEX(name, folder, field, rows, columns, flags)                                                     \
+    NEEDING(NEEDS_INDEX | NEEDS_OR_UNUSED, BLK "indexer." name, LAYERS "self_attn.indexer." folder, LAYER(field), \
+            DIMENSION_##rows, DIMENSION_##columns, flags)
+static const tensor_rule deepseek32_layer[] = {
+    PRE_NORMS(0), LATENT_ATTENTION(0),
+    INDEX("attn_q_b.weight", "wq_b.weight",         index_query,           INDEX_QUERY,  QUERY_RANK, 0),
+    INDEX("attn_k.weight",   "wk.weight",           index_key,             INDEX_LENGTH, EMBEDDING, 0),
+    INDEX("k_norm.weight",   "k_norm.weight",       index_key_norm.weight, NONE,         INDEX_LENGTH, TENSOR_NORM),
+    INDEX("k_norm.bias",     "k_norm.bias",         index_key_norm.bias,   NONE,         INDEX_LENGTH, 0),
+    INDEX("proj.weight",     "weights_proj.weight", index_weight,          INDEX_HEADS,  EMBEDDING, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
 static const tensor_rule plm_layer[] = {
     PRE_NORMS(0), MATRIX(BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
     COMPRESSED_KEYS(0), JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),

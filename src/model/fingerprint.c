@@ -66,7 +66,11 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 l->ffn.router.weighs_input,
                                 a->gate_length == 1,
                                 a->gate_softplus,
-                                y->embedding_norm};
+                                y->embedding_norm,
+                                a->chosen,
+                                a->chosen_back,
+                                a->index.head_count,
+                                a->index.head_length};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -136,7 +140,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
            a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
            memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&
-           a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
+           x->chosen_back == y->chosen_back && a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut &&
+           !a->output_scale && !b->output_scale;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

@@ -2,7 +2,67 @@
  * folder has what GGUF has as two: of each head the rows that make its keys of the compressed values, then those of its values. */
 #include "folder_reader.h"
 
+#include "../base/memory.h"
+
 #include <string.h>
+
+/* Returns whether a layer chooses positions itself, by the item of a list or the letter of a pattern that is of it; it begins with
+ * F or S: "full", or "shared" with a layer before. */
+static hearth_status read_chooser(const folder_reader *r, const char *key, const char *text, uint8_t *chooses)
+{
+    if (text[0] != 'f' && text[0] != 'F' && text[0] != 's' && text[0] != 'S')
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: has \"%.16s\", expected full or shared", r->name, key, text);
+    *chooses = text[0] == 'f' || text[0] == 'F';
+    return HEARTH_OK;
+}
+
+/* Fills in which layers choose positions themselves: by a list, a pattern of letters, or all of every so many. */
+static hearth_status list_choosers(const folder_reader *r, uint8_t *chooses)
+{
+    static const char types[] = "indexer_types", letters[] = "index_topk_pattern";
+    const json_t *list = json_object_get(r->config, types);
+    const char *pattern = json_string_value(json_object_get(r->config, letters));
+    uint32_t layers = r->hyper.layer_count, every = 1, offset = 2;
+    bool found, listed = list && !json_is_null(list);
+    TRY(json_get_uint(r->config, "index_topk_freq", &every, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "index_skip_topk_offset", &offset, &found, r->name, r->error));
+    if (listed && !folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, types);
+    if (!listed && pattern && strlen(pattern) < layers)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: has fewer letters than the model layers", r->name, letters);
+    for (uint32_t i = 0; i < layers; i++) {
+        const char *item = listed ? json_string_value(json_array_get(list, i)) : pattern ? pattern + i : NULL;
+        if (listed || pattern)
+            TRY(read_chooser(r, listed ? types : letters, item ? item : "", &chooses[i]));
+        else
+            chooses[i] = every < 2 || i + 1 < offset || (i + 1 - offset) % every == 0;
+    }
+    return HEARTH_OK;
+}
+
+/* Reads how positions are chosen (attention_shape.chosen). */
+static hearth_status read_choice(folder_reader *r)
+{
+    static const char *const sizes[][2] = {{"index_topk", "attention.indexer.top_k"},
+                                           {"index_n_heads", "attention.indexer.head_count"},
+                                           {"index_head_dim", "attention.indexer.key_length"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint32_t value = 0;
+        TRY(json_get_uint(r->config, sizes[i][0], &value, NULL, r->name, r->error));
+        TRY(folder_set_size(r, sizes[i][1], value));
+    }
+    uint32_t layers = r->hyper.layer_count;
+    uint8_t *chooses = mem_new_array(layers, sizeof *chooses);
+    if (!chooses)
+        return fail_memory(r->error, "indexer_types", layers);
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "attention.indexer.types");
+    hearth_status status = list_choosers(r, chooses);
+    if (status == HEARTH_OK && memchr(chooses, 0, layers))
+        status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, chooses, layers, r->error);
+    mem_free(chooses);
+    return status;
+}
 
 hearth_status folder_read_latent(folder_reader *r)
 {
@@ -48,7 +108,7 @@ hearth_status folder_read_latent(folder_reader *r)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].value > 0)
             TRY(folder_set_size(r, keys[i].key, keys[i].value));
-    return HEARTH_OK;
+    return r->family->chooses_positions ? read_choice(r) : HEARTH_OK;
 }
 
 /* Copies the rows [n][columns] that make a head's keys to columns: to [columns][n]. */

@@ -579,6 +579,7 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         if (l->mixer == MIXER_ATTENTION) {
             TRY(hyper_read_heads(&r, i));
             TRY(hyper_read_attention(&r, i));
+            TRY(hyper_read_choice(&r, i));
         }
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         ffn.shared_threshold = ffn.threshold;
@@ -614,7 +615,8 @@ bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned 
     unsigned has = (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
                    (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
                    (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) |
-                   (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0);
+                   (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0) |
+                   (l->attention.index.head_count > 0 ? NEEDS_INDEX : 0);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
@@ -639,6 +641,9 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_UNROTATED] = a->unrotated,
         [DIMENSION_KEY_VALUE_UP] = (uint64_t)a->head_count * (a->unrotated + (uint64_t)a->value_length),
         [DIMENSION_VALUE] = a->value_length,
+        [DIMENSION_INDEX_QUERY] = (uint64_t)a->index.head_count * a->index.head_length,
+        [DIMENSION_INDEX_HEADS] = a->index.head_count,
+        [DIMENSION_INDEX_LENGTH] = a->index.head_length,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_GATES] = gate_width(a),
         [DIMENSION_KEY] = key_width(a),

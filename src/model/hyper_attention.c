@@ -151,6 +151,45 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     return hyper_cap(r, "attn_logit_softcapping", r->family->score_cap, &a->softcap);
 }
 
+/* Finds the layer whose choice of positions a layer sees: *back 0, if it chooses itself. Without the key, layers that have what
+ * it takes do. */
+static hearth_status find_chooser(const hyper_reader *r, uint32_t layer, uint32_t *back)
+{
+    static const char key[] = "attention.indexer.types", tensor[] = "blk.%u.indexer.attn_k.weight";
+    bool found, chooses;
+    for (*back = 0; *back <= layer; (*back)++) {
+        TRY(hyper_layer_bool(r, key, layer - *back, &chooses, &found));
+        if (found ? chooses : hyper_layer_tensor(r, tensor, layer - *back) != NULL)
+            return HEARTH_OK;
+    }
+    return hyper_fail(r, HEARTH_FORMAT, key, "lets no layer choose positions before one that needs them");
+}
+
+hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
+{
+    attention_shape *a = &r->model->layers[layer].attention;
+    index_shape index = {0};
+    if (!r->family->chooses_positions)
+        return HEARTH_OK;
+    TRY(hyper_size(r, "attention.indexer.top_k", &a->chosen, NULL));
+    TRY(hyper_size(r, "attention.indexer.head_count", &index.head_count, NULL));
+    TRY(hyper_size(r, "attention.indexer.key_length", &index.head_length, NULL));
+    if (a->chosen == 0)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.top_k", "is 0");
+    if (index.head_count == 0 || index.head_length == 0 || index.head_length > HEAD_LIMIT ||
+        (uint64_t)index.head_count * index.head_length > HYPER_WIDTH_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length",
+                          "or attention.indexer.head_count is 0 or too large");
+    if (index.head_length < a->head_length - a->compressed)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length", "is less than what rotates");
+    if (a->query_rank == 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.q_lora_rank", "is 0, and positions are chosen");
+    TRY(find_chooser(r, layer, &a->chosen_back));
+    if (a->chosen_back == 0)
+        a->index = index;
+    return HEARTH_OK;
+}
+
 hearth_status hyper_read_shared_keys(const hyper_reader *r)
 {
     static const char name[] = "attention.shared_kv_layers";

@@ -23,6 +23,13 @@ typedef struct rotary {
     uint32_t long_from;
 } rotary;
 
+/* How a layer scores the positions that it chooses among (attention_shape.chosen). */
+typedef struct index_shape {
+    uint32_t head_count;                /* J                                                      */
+    uint32_t head_length;               /* I                                                      */
+    const rotary *rotary;               /* of its queries and keys: the angles of attention       */
+} index_shape;
+
 /* What attention computes: out = softmax(scale * q . k) v, by heads. */
 typedef struct attention_shape {
     uint32_t head_count;
@@ -51,6 +58,14 @@ typedef struct attention_shape {
     uint32_t value_length;              /* V                                                      */
     uint32_t query_rank;                /* values between two matrices that make the queries; 0: one matrix makes them */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
+    /* Chosen positions (DeepSeek Sparse Attention, arXiv 2512.02556). Of more positions than `chosen` a token sees those with the
+     * highest scores, of equal ones the first. Heads of their own score them: each has a query, made of what makes those of
+     * latent attention, and a weight; they share one key, which is cached as those of attention are:
+     *
+     *   score = sum over heads of weight * max(0, query . key) */
+    uint32_t chosen;                    /* 0: all                                                 */
+    uint32_t chosen_back;               /* the layer so many layers before has chosen them; 0: this one does */
+    index_shape index;                  /* all zero where it does not                             */
 } attention_shape;
 
 /* ------------------------------------------------------------------ recurrent mixers */
@@ -290,6 +305,11 @@ typedef struct model_layer {
                                            values: where a file has both in one, of which the next two are made     */
     matrix key_up;                      /* [H * C][n]  of each head its C rows            */
     matrix value_up;                    /* [H * V][C]                                     */
+    /* Chosen positions, with letters as in index_shape. */
+    matrix index_query;                 /* [J * I][query_rank]  of what query_in makes    */
+    matrix index_key;                   /* [I][d]                                         */
+    norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do */
+    matrix index_weight;                /* [J][d]                                         */
     const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
     norm_weights query_norm, key_norm;  /* [head_length], or [Q] and [K] (attention.norm_whole); before the rotation */
     const float *sinks;                 /* [head_count] a score per head whose weight no value gets; NULL: none */
@@ -378,7 +398,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES (14 + 2 * LOW_RANK_MAPS)
+#define MIXER_MATRICES (17 + 2 * LOW_RANK_MAPS)
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -390,6 +410,9 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->query_in,
                                                &l->key_up,
                                                &l->value_up,
+                                               &l->index_query,
+                                               &l->index_key,
+                                               &l->index_weight,
                                                &l->input_gate,
                                                &l->convolved,
                                                &l->recurrent_gate,
@@ -441,14 +464,24 @@ static inline uint32_t result_width(const attention_shape *a)
 {
     return a->compressed > 0 ? a->head_count * a->value_length : query_width(a);
 }
-/* Returns how often a cache has as many values of a position as its keys are: 1 where these are the values too, else 2. */
-static inline uint32_t cached_halves(const attention_shape *a)
+/* What a cache has of each position: keys of so many heads, and as many values or (halves 1) none, where keys are values too or
+ * there is nothing else to read. */
+typedef struct cached_keys {
+    uint32_t heads, head_length, halves;
+} cached_keys;
+/* Return those of attention, and those by which a layer chooses positions; heads 0: it does not. */
+static inline cached_keys attention_keys(const attention_shape *a)
 {
-    return a->compressed > 0 ? 1 : 2;
+    return (cached_keys){a->kv_head_count, a->head_length, a->compressed > 0 ? 1 : 2};
 }
-static inline uint32_t cached_width(const attention_shape *a)
+static inline cached_keys index_keys(const attention_shape *a)
 {
-    return cached_halves(a) * key_width(a);
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, 1};
+}
+/* Returns the values of a position. */
+static inline uint32_t cached_width(cached_keys keys)
+{
+    return keys.halves * keys.heads * keys.head_length;
 }
 /* Returns the values of a head's query before a matrix makes more of them. */
 static inline uint32_t short_query(const attention_shape *a)

@@ -63,6 +63,11 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     describe_rotary(out, size, a);
     if (a->norm_turned)
         say(out, size, ", then normed");
+    if (a->index.head_count > 0)
+        say(out, size, ", sees %u positions that %u heads of %u choose", a->chosen, a->index.head_count,
+            a->index.head_length);
+    else if (a->chosen > 0)
+        say(out, size, ", sees the positions that layer %u chooses", layer - a->chosen_back);
     if (a->window > 0)
         say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
     if (a->norm_plain)

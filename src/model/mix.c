@@ -221,6 +221,7 @@ static const struct {
     {offsetof(model_layer, qkv), MIX_VALUE, "attn_qkv."},
     {offsetof(model_layer, key_value_up), MIX_VALUE, "attn_kv_b."},
     {offsetof(model_layer, k), MIX_KEY, "attn_k."},
+    {offsetof(model_layer, index_key), MIX_KEY, "attn_k."},
     {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT, "attn_output."},
     {offsetof(model_layer, recurrent_output), MIX_ATTENTION_OUTPUT, "attn_output."},
     {offsetof(model_layer, down), MIX_DOWN, "ffn_down"},

@@ -69,6 +69,7 @@ struct hearth_model {
     const float *rope_factors_long;     /* [rope_pairs] in their place where a session has room for more than
                                            rotary.long_from positions */
     rotary *rotaries;                   /* [rotary_count] the layers refer to them        */
+    rotary index_rotary;                /* of index_shape: layers refer to it             */
     uint32_t rotary_count;
     model_layer *layers;                /* [layer_count]                                  */
     uint64_t parameter_count, weight_bytes;
@@ -92,6 +93,7 @@ typedef struct layer_sizes {
     uint32_t result;                    /* what output matrices of attention read         */
     uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, ..., H * (n + r) */
     uint32_t head_in, head_out;         /* n or C, C or V                                 */
+    uint32_t chosen, index_heads, index_length; /* of chosen positions: how many, J, I; 0: no layer chooses */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */

@@ -46,7 +46,8 @@ static double network_matrix_bytes(const model_layer *l, const engine_layer *e)
 
 static double position_values(const model_layer *l)
 {
-    return l->mixer == MIXER_ATTENTION ? (double)cached_width(&l->attention) : 0;
+    const attention_shape *a = &l->attention;
+    return l->mixer == MIXER_ATTENTION ? (double)cached_width(attention_keys(a)) + cached_width(index_keys(a)) : 0;
 }
 
 static double state_values(const model_layer *l)

@@ -29,6 +29,7 @@ from rwkv7 import Rwkv7
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, GREEDY, VOCABULARY = 24, 16, 272
+SMALLEST_CHOICE = 1e-4  # between scores of positions that are chosen and others, which have a deviation of about 1
 SMALLEST_GAP = 0.005  # between the best two logits of every greedy step, so that rounding cannot change which is best
 
 COMMON = dict(vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, max_position_embeddings=128,
@@ -336,6 +337,17 @@ CASES = {
                           scoring_func="sigmoid", topk_method="noaux_tc"),
 }
 
+# every row but the first twelve sees a part of the positions before it
+INDEXED = dict(max_position_embeddings=512, num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
+               n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=24, first_k_dense_replace=1,
+               norm_topk_prob=True, routed_scaling_factor=2.5, scoring_func="sigmoid", topk_method="noaux_tc", attention_bias=False,
+               index_n_heads=6, index_head_dim=64, index_topk=12)
+CASES["deepseek32"] = case("DeepseekV32ForCausalLM", "deepseek_v32", n_group=4, topk_group=2, rope_scaling={
+    "type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 32}, **INDEXED)
+CASES["glm-dsa"] = case("GlmMoeDsaForCausalLM", "glm_moe_dsa", num_hidden_layers=5, n_group=1, topk_group=1, rms_norm_eps=1e-5,
+                        indexer_types=["full", "shared", "full", "shared", "shared"],
+                        rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **INDEXED)
 CASES["deepseek3-fp8"] = eight_bits(CASES["deepseek3"], [8, 32])
 CASES["llama-fp8"] = eight_bits(case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5))
 CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
@@ -600,6 +612,24 @@ def logits_of(model, ids):
         return text.double()(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
+def logits_and_choice(model, ids, chosen):
+    """(logits, the smallest gap between the score of the last position that is chosen and the next one's)"""
+    gaps, topk = [math.inf], torch.Tensor.topk
+
+    def watched(scores, k, dim=-1, **rest):
+        if k == chosen and scores.shape[-1] > k:
+            ordered = scores.double().sort(-1, descending=True).values
+            gap = ordered[..., k - 1] - ordered[..., k]
+            gaps.extend(gap[ordered[..., k] > -1e30].tolist())  # others are masked
+        return topk(scores, k, dim=dim, **rest)
+
+    torch.Tensor.topk = watched
+    try:
+        return logits_of(model, ids), min(gaps)
+    finally:
+        torch.Tensor.topk = topk
+
+
 def continue_greedily(model, random):
     """(ids, continuation, smallest gap between the best two logits)"""
     ids = [1] + [int(i) for i in random.integers(3, VOCABULARY, PROMPT - 1)]
@@ -705,9 +735,9 @@ def make(llama_cpp, out, name):
     for seed in range(100):
         model, random = make_model(name, seed)
         ids, greedy, gap = continue_greedily(model, random)
-        if gap >= SMALLEST_GAP:
+        logits, choice = logits_and_choice(model, ids + greedy, CASES[name].get("index_topk"))
+        if gap >= SMALLEST_GAP and choice >= SMALLEST_CHOICE:
             break
-    logits = logits_of(model, ids + greedy)
     if "quantization_config" not in CASES[name]:
         model.to(torch.bfloat16)
     model.save_pretrained(folder, safe_serialization=True)

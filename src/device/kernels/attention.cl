@@ -219,18 +219,25 @@ X(place_q8_0, CACHE_Q8_0)
  *
  * The `n` queries of an item share their keys and values, which are read once for all of them. */
 
-/* Computes partial scores of `count` keys with `n` consecutive queries: those of query q and position p are
+/* The positions of a split that a row sees, where they are chosen: list [count], ascending, counted from the first of the split.
+ * No list: all. */
+INLINE uint seen_at(LOCAL const uint *list, uint p)
+{
+    return list ? list[p] : p;
+}
+
+/* Computes partial scores of `count` keys with `n` consecutive queries: those of query q and key p are
  * parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the number of lanes that share a key. `whole`:
  * heads are made of whole chunks. */
 INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, size_t at, LOCAL float *parts, uint count,
-                        uint length, bool whole, uint format)
+                        LOCAL const uint *list, uint length, bool whole, uint format)
 {
     if (!whole) {
         for (uint p = LANE; p < count; p += LANES)
             for (uint q = 0; q < n; q++) {
                 float sum = 0;
                 for (uint i = 0; i < length; i++)
-                    sum += query[q * length + i] * cache_value(keys, at + (size_t)p * length + i, format);
+                    sum += query[q * length + i] * cache_value(keys, at + (size_t)seen_at(list, p) * length + i, format);
                 parts[q * ATTEND_POSITIONS + p] = sum;
             }
         return 1;
@@ -245,7 +252,7 @@ INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, siz
             UNROLL
             for (uint q = 0; q < ATTEND_QUERIES; q++)
                 sums[q][a] = wide_zero();
-            rows[a] = at + (size_t)least(p + a * teams, count - 1) * length;
+            rows[a] = at + (size_t)seen_at(list, least(p + a * teams, count - 1)) * length;
         }
         for (uint i = member * ATTEND_CHUNK; i < length; i += team * ATTEND_CHUNK) {
             float8 key[ATTEND_AHEAD];
@@ -272,18 +279,20 @@ INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, siz
     return team;
 }
 
-/* Computes partial sums of weights[q][p] * value[p]: each team takes the positions own, own + teams, ... and writes its
+/* Computes partial sums of weights[q][p] * value p: each team takes the positions own, own + teams, ... and writes its
  * sum to sums[q][own][length]. Returns the number of teams; 0 if the complete sums are already in `out`, `stride` from
  * query to query. */
 INLINE uint attend_values(LOCAL const float *weights, uint n, cache_piece values, size_t at, LOCAL float *sums,
-                          GLOBAL float *out, size_t stride, uint count, uint length, bool whole, uint format)
+                          GLOBAL float *out, size_t stride, uint count, LOCAL const uint *list, uint length, bool whole,
+                          uint format)
 {
     if (!whole) {
         for (uint i = LANE; i < length; i += LANES)
             for (uint q = 0; q < n; q++) {
                 float sum = 0;
                 for (uint p = 0; p < count; p++)
-                    sum += weights[q * ATTEND_POSITIONS + p] * cache_value(values, at + (size_t)p * length + i, format);
+                    sum += weights[q * ATTEND_POSITIONS + p] *
+                           cache_value(values, at + (size_t)seen_at(list, p) * length + i, format);
                 out[q * stride + i] = sum;
             }
         return 0;
@@ -300,7 +309,8 @@ INLINE uint attend_values(LOCAL const float *weights, uint n, cache_piece values
             float8 value[ATTEND_AHEAD];
             UNROLL
             for (uint a = 0; a < ATTEND_AHEAD; a++)
-                value[a] = cache_chunk(values, at + (size_t)least(p + a * teams, count - 1) * length + i, format);
+                value[a] = cache_chunk(
+                    values, at + (size_t)seen_at(list, least(p + a * teams, count - 1)) * length + i, format);
             UNROLL
             for (uint q = 0; q < ATTEND_QUERIES; q++)
                 if (q < n) {
@@ -374,11 +384,40 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
     return o;
 }
 
+/* Returns how many of 32 bits are set. */
+INLINE uint bits_set(uint bits)
+{
+    bits -= bits >> 1 & 0x55555555u;
+    bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
+    return (((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24;
+}
+
+/* Lists those of the first `count` positions of a split whose bits are set in `seen` [SPLIT_WORDS], where no others are; without
+ * `limited`, all. Returns how many there are. */
+INLINE uint list_seen(GLOBAL const uint *seen, bool limited, uint count, LOCAL uint *list)
+{
+    uint before[SPLIT_WORDS + 1];
+    before[0] = 0;
+    UNROLL
+    for (uint w = 0; w < SPLIT_WORDS; w++)
+        before[w + 1] = before[w] + (limited ? bits_set(seen[w]) : 0);
+    for (uint p = LANE; p < count; p += LANES) {
+        if (!limited)
+            list[p] = p;
+        else if (seen[p / 32] >> p % 32 & 1)
+            list[before[p / 32] + bits_set(seen[p / 32] & ((1u << p % 32) - 1))] = p;
+    }
+    BARRIER();
+    return limited ? before[SPLIT_WORDS] : count;
+}
+
+/* list: room for a split, where positions are chosen: rows from the position `chosen` on see those whose bits are set in `seen`
+ * [T][splits][SPLIT_WORDS]. */
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
-                   GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, uint heads, uint kv_heads,
-                   uint length, uint window, uint chunked, uint grows, uint splits, uint stride_q, uint first_row,
-                   uint most_rows, float scale, float softcap, uint group, uint groups, LOCAL float *scratch,
-                   LOCAL float *weights, LOCAL float *shared)
+                   GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, GLOBAL const uint *seen,
+                   uint chosen, uint heads, uint kv_heads, uint length, uint window, uint chunked, uint grows,
+                   uint splits, uint stride_q, uint first_row, uint most_rows, float scale, float softcap, uint group,
+                   uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared, LOCAL uint *list)
 {
     bool whole =
         length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 && length <= ATTEND_SCRATCH / ATTEND_QUERIES;
@@ -387,19 +426,23 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
     for (uint item = group; item < rows * per_row; item += groups) {
         attend_item o = attend_item_at(step, item, heads, kv_heads, window, chunked, splits, first_row);
         GLOBAL float *out = partial + ((size_t)((o.t - first_row) * heads + o.first) * splits + o.split) * width;
-        if (o.begin >= o.stop) { /* the same for every lane, so no lane reaches a barrier */
+        uint count = o.begin < o.stop ? o.stop - o.begin : 0;
+        if (list && count > 0)
+            count = list_seen(seen + ((size_t)o.t * splits + o.split) * SPLIT_WORDS,
+                              step->row[o.t].position >= chosen, count, list);
+        if (count == 0) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
                 out[q * stride + length] = LEAST_SCORE;
                 out[q * stride + length + 1] = 0.0f;
             }
             continue;
         }
-        uint count = o.stop - o.begin;
         float row_scale = scale * (grows ? 1.0f + AS_FLOAT(step->row[o.t].score_gain) : 1.0f);
         size_t begin = cache_begin(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
         size_t at = cache_at(o.begin, length);
         uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n,
-                                cache_piece_at(&pages, keys, begin, length), at, scratch, count, length, whole, format);
+                                cache_piece_at(&pages, keys, begin, length), at, scratch, count, list, length, whole,
+                               format);
         BARRIER();
         NO_UNROLL
         for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */
@@ -412,7 +455,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         }
         BARRIER(); /* all weights are there, and nobody needs the scores */
         uint teams = attend_values(weights, o.n, cache_piece_at(&pages, values, begin, length), at, scratch, out,
-                                   stride, count, length, whole, format);
+                                   stride, count, list, length, whole, format);
         BARRIER();
         uint ready = teams > 0 ? o.n * length : 0;
         for (uint k = LANE; k < ready; k += LANES) {
@@ -433,8 +476,9 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                               \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                                 \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                      \
-        attend(FORMAT, step, query, keys, values, cache, partial, heads, kv_heads, length, window, chunked, grows,   \
-               splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);     \
+        attend(FORMAT, step, query, keys, values, cache, partial, (GLOBAL const uint *)0, 0, heads, kv_heads, length, \
+               window, chunked, grows, splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, \
+               weights, shared, (LOCAL uint *)0);                                                                    \
     }
 X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)

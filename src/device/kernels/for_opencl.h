@@ -51,7 +51,7 @@
                             __global const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
 /* Only the kernel function itself may declare local memory. So it declares one array, and LOCAL_ARRAY takes the arrays
  * of the body from it; together they must not exceed LOCAL_BYTES. */
-#define LOCAL_BYTES (16 * MOST_LANES + 18432) /* for group_sums, and for the arrays of attend, the largest */
+#define LOCAL_BYTES (16 * MOST_LANES + 18944) /* for group_sums, and for the arrays of attend_chosen, the largest */
 #define LOCAL_ARRAY(type, name, n)                     \
     __local type *name = (__local type *)local_memory; \
     local_memory += (sizeof(type) * (n) + 7) / 8

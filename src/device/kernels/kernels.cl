@@ -32,4 +32,6 @@
 
 #include "neurons.cl"
 
+#include "choice.cl"
+
 #include "experts.cl"

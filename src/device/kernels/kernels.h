@@ -268,6 +268,26 @@
         B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(gate_length) V(softplus) \
         V(first_row) V(most_rows)
 
+/* Chosen positions (attention_shape.chosen in model/layer.h), of rows from the position `chosen` on: of the others nothing is
+ * computed or written. Rows and pages as of attend.
+ *
+ * Scores positions: scores [most_rows][splits][ATTEND_POSITIONS] of those that a row could see = sum over heads of weight *
+ * max(0, query . key). query [T][stride_q], of which heads * length are used; weights [T][stride_w], of which heads are; keys
+ * have one head.   items: most_rows * splits */
+#define P_SCORE_POSITIONS(B, V, F)                                                                             \
+    B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
+        V(chosen) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
+/* Sets the bits of the `chosen` positions with the highest scores, of equal ones the first, in seen [T][splits][SPLIT_WORDS]: bit
+ * p % 32 of word p / 32 is of position p. Those of the row's splits without a chosen position become 0. scores as above; none is
+ * -0.   items: most_rows */
+#define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(splits) V(first_row) V(most_rows)
+#define SPLIT_WORDS (ATTEND_POSITIONS / 32)
+/* attend, without windows, of which rows from the position `chosen` on see the positions whose bits are set. items: as attend */
+#define P_ATTEND_CHOSEN(B, V, F)                                                                              \
+    B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
+        B(float, partial) B(const uint, seen) V(chosen) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
+        V(most_rows) F(scale) F(softcap)
+
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
  * that in the next place lies `length` floats further.
  * Row t finds its state at the place step->state_from[t] and leaves it at state_to[t], which may be the same; it sees what
@@ -470,6 +490,10 @@
     X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
     X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
     X(attend_f32, P_ATTEND, BY_LARGE_GROUP) X(attend_f16, P_ATTEND, BY_LARGE_GROUP) X(attend_q8_0, P_ATTEND, BY_LARGE_GROUP) \
+    X(score_positions_f32, P_SCORE_POSITIONS, BY_LARGE_GROUP) X(score_positions_f16, P_SCORE_POSITIONS, BY_LARGE_GROUP) \
+    X(score_positions_q8_0, P_SCORE_POSITIONS, BY_LARGE_GROUP) X(choose, P_CHOOSE, BY_LARGE_GROUP) \
+    X(attend_chosen_f32, P_ATTEND_CHOSEN, BY_LARGE_GROUP) X(attend_chosen_f16, P_ATTEND_CHOSEN, BY_LARGE_GROUP) \
+    X(attend_chosen_q8_0, P_ATTEND_CHOSEN, BY_LARGE_GROUP) \
     X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(mix_inputs, P_MIX_INPUTS, BY_GROUP) X(squash, P_SQUASH, BY_GROUP) X(wkv_prepare, P_WKV_PREPARE, BY_GROUP) \

@@ -1,0 +1,40 @@
+/* choice.h - chosen positions on the CPU (attention_shape.chosen): which of those before it a token sees. */
+#ifndef ENGINE_CHOICE_H
+#define ENGINE_CHOICE_H
+
+#include "engine.h"
+
+/* The epsilon of the norm of keys that score, whatever the model's is. */
+#define CHOICE_EPSILON 1e-6f
+
+/* Returns whether the token at a position sees fewer positions than there are up to it. */
+static inline bool choice_limits(const attention_shape *a, uint32_t position)
+{
+    return a->chosen > 0 && position >= a->chosen;
+}
+
+/* Returns whether the tokens of a session can: else nothing is ever chosen, and only keys are kept. */
+static inline bool choice_matters(const hearth_session *s, const attention_shape *a)
+{
+    return a->chosen > 0 && s->context > a->chosen;
+}
+
+/* Returns the words that have a bit for each position of a session, in whole pages of the cache. */
+static inline size_t choice_words(const hearth_session *s)
+{
+    return ((size_t)s->context + KV_PAGE - 1) / KV_PAGE * (KV_PAGE / 32);
+}
+
+/* Stores the keys that score the positions of the first `count` rows of the batch, and sets scratch.choice.seen of those that
+ * are limited, where the layer chooses itself. Reads scratch.normed and, behind latent_project, scratch.query_in. */
+void choice_make(hearth_session *s, uint32_t layer, size_t count);
+
+/* Brings the keys together that a limited row sees, in the order of their positions, and returns them as a cache of
+ * attention_shape.chosen positions, until the next call. */
+attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row);
+
+/* Sets the bits of the k largest of n scores, of equal ones the first; the others become 0, up to the end of a page. k <= n, n > 0.
+ * No score is -0. */
+void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen);
+
+#endif
