@@ -52,6 +52,32 @@ static void open_engine(fixture *f, uint32_t layers, uint32_t neurons)
                POSITIONS * (double)engine_position_bytes(f->engine, HEARTH_KV_F16);
 }
 
+/* What is read of what is kept: of layers with a window no more positions than it has, of layers that choose them so many and all
+ * keys that score; nothing is scored where all are seen. By the shapes of small models, in F16. */
+static void read_positions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double positions, bytes;
+    } cases[] = {
+        {"gemma3", 10, 2 * 10 * 6 * 2 * 16}, /* 6 layers with a key and a value of 16, of which 5 see 16 positions */
+        {"gemma3", 30.5, 2 * (30.5 + 5 * 16) * 2 * 16},
+        {"deepseek32", 12, 2 * 12 * 3 * 40}, /* 3 layers with a key of 40, which score by keys of 64 and see 12 */
+        {"deepseek32", 31, 2 * 3 * (12 * 40 + 31 * 64)},
+        {"glm-dsa", 31, 2 * (5 * 12 * 40 + 2 * 31 * 64)}}; /* of 5 layers 2 choose */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[600];
+        stack s;
+        stack_open(&s, golden_path(path, sizeof path, cases[i].name, ""), 1, HEARTH_ACTIVATIONS_AUTO,
+                   (hearth_session_options){.context = 64});
+        double got = engine_side_reads_kept(s.engine, HEARTH_KV_F16, cases[i].positions, false);
+        assert_true(fabs(got - cases[i].bytes) < 1e-6);
+        assert_true(engine_side_reads_kept(s.engine, HEARTH_KV_F16, cases[i].positions, true) == 0);
+        stack_close(&s);
+    }
+}
+
 static void close_engine(fixture *f)
 {
     hearth_engine_destroy(f->engine);
@@ -147,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_side),
         cmocka_unit_test(both_sides),
+        cmocka_unit_test(read_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

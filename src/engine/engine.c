@@ -193,6 +193,22 @@ uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv forma
     return bytes;
 }
 
+double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, double positions, bool on_device)
+{
+    double bytes = (double)engine_side_state_bytes(engine, on_device);
+    for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
+        const model_layer *l = &engine->model->layers[i];
+        const attention_shape *a = &l->attention;
+        if (l->mixer != MIXER_ATTENTION || layer_uses_device(&engine->placement->layers[i]) != on_device)
+            continue;
+        double most = attention_sees(a), seen = most > 0 && most < positions ? most : positions;
+        bool scores = a->chosen > 0 && seen < positions;
+        bytes += seen * (double)kv_position_bytes(format, attention_keys(a)) +
+                 (scores ? positions * (double)kv_position_bytes(format, index_keys(a)) : 0);
+    }
+    return bytes;
+}
+
 uint64_t engine_side_state_bytes(const hearth_engine *engine, bool on_device)
 {
     const recurrent_shape *const *shapes = engine->recurrent + (on_device ? engine->host_recurrent : 0);

@@ -107,6 +107,10 @@ uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format);
 uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv format, bool on_device);
 uint64_t engine_side_state_bytes(const hearth_engine *engine, bool on_device);
 
+/* Returns the bytes of keys, values and recurrent states that a token reads on one side, which is the last of so many positions;
+ * a mean may have a fraction. Layers with a window, and those that choose positions, read no more than they see. */
+double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, double positions, bool on_device);
+
 /* Weight bytes that a token reads of a layer: of its mixer, with norms and router; of its neurons the rows of the first
  * matrix, with what selects them, and the rows of the others, which only neurons that fire need. */
 typedef struct layer_reads {

@@ -160,8 +160,9 @@ static double mean_positions(const bencher *b, uint32_t context, uint32_t prompt
 static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
     const hearth_engine *e = b->lanes[0].engine;
-    return (double)engine_position_bytes(e, b->options->kv) * mean_positions(b, context, prompt_length) +
-           (double)(engine_side_state_bytes(e, false) + engine_side_state_bytes(e, true));
+    double positions = mean_positions(b, context, prompt_length);
+    return engine_side_reads_kept(e, b->options->kv, positions, false) +
+           engine_side_reads_kept(e, b->options->kv, positions, true);
 }
 
 /* ------------------------------------------------------------------ one timed run */

@@ -50,8 +50,7 @@ floor_answer floor_find(const floor_question *q)
     }
     for (unsigned side = 0; side < PLACEMENT_SIDES; side++) {
         bool there = side == PLACEMENT_DEVICE;
-        double kept = q->positions * (double)engine_side_position_bytes(e, q->kv, there) +
-                      (double)engine_side_state_bytes(e, there);
+        double kept = engine_side_reads_kept(e, q->kv, q->positions, there);
         add(&a, q, on_one_side(kept, there), false);
     }
     add(&a, q, on_one_side(q->scale * engine_last_reads(e), p->head == PLACEMENT_DEVICE), false);

@@ -478,6 +478,11 @@ static inline cached_keys index_keys(const attention_shape *a)
 {
     return (cached_keys){a->index.head_count > 0, a->index.head_length, 1};
 }
+/* Returns the most positions that a token sees; 0: all up to its own. */
+static inline uint32_t attention_sees(const attention_shape *a)
+{
+    return a->window > 0 ? a->window : a->chosen;
+}
 /* Returns the values of a position. */
 static inline uint32_t cached_width(cached_keys keys)
 {

@@ -67,10 +67,10 @@ double cost_reading(const cost_model *c, const layer_load *l, int side, neuron_w
 double cost_mixer(const cost_model *c, const layer_load *l, int side, double context)
 {
     double seen = l->window > 0 && l->window < context ? l->window : context;
+    double read = l->kv_read_bytes * seen + (seen < context ? l->kv_score_bytes * context : 0);
     if (!l->has_mixer)
         return 0;
-    double seconds =
-        c->sides[side][l->kind].mixer_seconds.value + l->kv_read_bytes * seen / rates_of(c, side)->whole.value;
+    double seconds = c->sides[side][l->kind].mixer_seconds.value + read / rates_of(c, side)->whole.value;
     return seconds * c->ratios[side == SIDE_CPU ? COST_CPU_MIXERS : COST_DEVICE_MIXERS];
 }
 

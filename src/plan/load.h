@@ -23,9 +23,10 @@ typedef struct layer_load {
     bool splits;            /* its neurons may lie on both sides                                                   */
     const char *lacks;      /* why it cannot be on a device; NULL: it can                                          */
     double mixer_bytes;     /* matrices of attention or of a recurrent mixer                                       */
-    double kv_bytes;        /* keys and values of one position                                                     */
-    double kv_read_bytes;   /* the same, or those of the layer whose keys it reads                                 */
-    uint32_t window;        /* positions that attention sees; 0: all                                               */
+    double kv_bytes;        /* keys and values of one position, and the key by which it may be chosen              */
+    double kv_read_bytes;   /* what is read of a position that is seen, in the layer's own cache or another one's  */
+    double kv_score_bytes;  /* of that key, which is read of every position where fewer are seen; 0: there is none */
+    uint32_t window;        /* positions that attention sees, the last ones or those that it chooses; 0: all       */
     double state_bytes;     /* of one recurrent state, which a token reads and writes                              */
     uint32_t neurons;       /* f, of all experts                                                                   */
     double first_bytes;     /* of a neuron: the row that says whether it fires                                     */

@@ -17,7 +17,7 @@
 
 /* What makes layers alike. */
 typedef struct layer_traits {
-    uint64_t values[25];
+    uint64_t values[26];
 } layer_traits;
 
 typedef struct describer {
@@ -46,8 +46,12 @@ static double network_matrix_bytes(const model_layer *l, const engine_layer *e)
 
 static double position_values(const model_layer *l)
 {
-    const attention_shape *a = &l->attention;
-    return l->mixer == MIXER_ATTENTION ? (double)cached_width(attention_keys(a)) + cached_width(index_keys(a)) : 0;
+    return l->mixer == MIXER_ATTENTION ? (double)cached_width(attention_keys(&l->attention)) : 0;
+}
+
+static double score_values(const model_layer *l)
+{
+    return (double)cached_width(index_keys(&l->attention));
 }
 
 static double state_values(const model_layer *l)
@@ -216,7 +220,8 @@ static uint32_t kind_of(describer *d, uint32_t layer)
                               l->attention.head_count,
                               l->attention.kv_head_count,
                               l->attention.head_length,
-                              l->attention.window,
+                              attention_sees(&l->attention),
+                              l->attention.index.head_count,
                               l->attention.keys_back > 0,
                               l->recurrent.head_count,
                               l->recurrent.key_length,
@@ -284,9 +289,11 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .has_network = f->neuron_count > 0,
                        .lacks = lacks(l, e),
                        .mixer_bytes = (double)layer_mixer_bytes(l),
-                       .kv_bytes = l->attention.keys_back == 0 ? position_values(l) * d->value_bytes : 0,
+                       .kv_bytes =
+                           l->attention.keys_back == 0 ? (position_values(l) + score_values(l)) * d->value_bytes : 0,
                        .kv_read_bytes = position_values(l) * d->value_bytes,
-                       .window = l->attention.window,
+                       .kv_score_bytes = score_values(l) * d->value_bytes,
+                       .window = attention_sees(&l->attention),
                        .state_bytes = state_values(l) * sizeof(float),
                        .neurons = f->neuron_count,
                        .network_bytes = network_matrix_bytes(l, e),
