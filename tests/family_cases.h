@@ -89,7 +89,10 @@ static const char *const family_cases[] = {"bamboo",
                                            "llama-fp8",
                                            "deepseek3-fp8",
                                            "deepseek32",
-                                           "glm-dsa"};
+                                           "glm-dsa",
+                                           "granite-swa",
+                                           "granite-swa-moe",
+                                           "internlm3"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

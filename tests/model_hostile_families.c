@@ -102,6 +102,8 @@ static const struct {
      "indexer.attn_q_b.weight: is 24 x 384, expected 24 x 192"},
     {"deepseek32", "deepseek32.attention.q_lora_rank", 'u', 0, HEARTH_UNSUPPORTED,
      "q_lora_rank: is 0, and positions are chosen"},
+    {"granite-swa", "granite_swa.attention.rope_pattern", 'b', 1, HEARTH_FORMAT,
+     "rope_pattern: is not an array of one boolean per layer"},
     {"kimi-linear", "kimi-linear.kda.head_dim", 'u', 0, HEARTH_FORMAT, "kda.head_dim: or attention.head_count is 0"},
     {"kimi-linear", "kimi-linear.kda.head_dim", 'u', 31, HEARTH_FORMAT,
      "attn_q.weight: is 64 x 128, expected 64 x 124"},

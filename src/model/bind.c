@@ -72,6 +72,21 @@ static bool has_windows(const hearth_model *m)
     return false;
 }
 
+/* Finds out whether a layer rotates, where a file says it of each; it does where the file does not. */
+static hearth_status is_turned(const binder *b, uint32_t layer, bool *turns)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, b->model->family, ROTATION_KEY);
+    const key_value *list = b->model->family->rotation_listed ? checkpoint_find(b->source, key) : NULL;
+    if (!list)
+        return HEARTH_OK;
+    if (list->type != VALUE_ARRAY || list->item_type != VALUE_BOOL || list->count != b->model->hyper.layer_count)
+        return fail(b->error, HEARTH_FORMAT, "%s: key %s: is not an array of one boolean per layer", b->source->path,
+                    key);
+    *turns &= ((const uint8_t *)list->as.items)[layer] != 0;
+    return HEARTH_OK;
+}
+
 /* Computes the rotaries and gives one to every layer that rotates: layers with a window may have another base, which
  * then is not scaled. Needs the shapes of the layers and the tensors of factors. */
 static hearth_status find_rotaries(binder *b)
@@ -98,6 +113,7 @@ static hearth_status find_rotaries(binder *b)
         attention_shape *a = &m->layers[i].attention;
         bool dense = m->family->dense_rotate && m->layers[i].ffn.router.expert_count == 0;
         bool turns = !in_pattern(m->family->without_rotary, i) && (a->window > 0 || !windows_alone || dense);
+        TRY(is_turned(b, i, &turns));
         if (m->layers[i].mixer == MIXER_ATTENTION && turns)
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
         if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
@@ -120,10 +136,8 @@ static hearth_status find_family(binder *b)
     b->model->family = family_by_name(name);
     if (b->model->family)
         return HEARTH_OK;
-    char known[FAMILY_LIST_SIZE];
-    family_list(known, sizeof known, false);
-    return fail(b->error, HEARTH_UNSUPPORTED, "%s: key general.architecture: %.*s is not supported (known: %s)",
-                b->source->path, name.size < 100 ? (int)name.size : 100, name.data, known);
+    return fail(b->error, HEARTH_UNSUPPORTED, "%s: key general.architecture: %.*s is not supported " FAMILIES_HINT,
+                b->source->path, name.size < 100 ? (int)name.size : 100, name.data);
 }
 
 /* Reads the keys of files written by `hearth pack`. */

@@ -58,6 +58,11 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS},                       \
     TENSORS(llama_tensors, exaone_moe_layer)
 
+#define GRANITE_SWA                                                                                          \
+    .rotation_listed = true, .unit_scale = true, .folder_window = true, .windows_listed = true, .default_window = 128, \
+    .without_window = {.period = 4, .first = true}, .default_epsilon = 1e-5f, .folder_tied = true, .activation = FFN_SILU, \
+    .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, granite_swa_layer)
+
 #define NEMOTRON_H_MOE                                                                                       \
     .mixture = true, .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS,            \
     .recurrence = RECURRENCE_MAMBA2, .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, \
@@ -71,6 +76,11 @@ const family families[] = {
     {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM",
      .folder_window = true, .default_window = 4096,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* InternLM 3: GGUF has no architecture for it */
+    {.name = "llama", .model_type = "internlm3", .architecture = "InternLM3ForCausalLM",
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
+     .required = {NO_ATTENTION_BIAS, {"qkv_bias", false, false}, {"bias", false, false}, {"mlp_bias", false, false}},
+     TENSORS(llama_tensors, llama_layer)},
     /* Ministral 3 and its kin: scores grow with the position */
     {.name = "mistral3", .model_type = "ministral3", .architecture = "Ministral3ForCausalLM",
      .folder_window = true, .default_epsilon = 1e-5f,
@@ -234,6 +244,9 @@ const family families[] = {
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, qwen3_moe_layer)},
     {.name = "granite", .model_type = "granite", .architecture = "GraniteForCausalLM",
      .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Granite with windows, dense and with experts, which have one name in GGUF */
+    {.name = "granite_swa", .model_type = "granite_swa", .architecture = "GraniteSWAForCausalLM", GRANITE_SWA},
+    {.name = "granite_swa", .model_type = "granitemoe_swa", .architecture = "GraniteMoeSWAForCausalLM", GRANITE_SWA},
     /* Granite 4 without recurrent layers */
     {.name = "granite", .model_type = "granitemoehybrid", .architecture = "GraniteMoeHybridForCausalLM",
      .unit_scale = true, .default_epsilon = 1e-6f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS},
@@ -412,16 +425,6 @@ const family *family_by_name(span name)
         if (span_equal(span_of(families[i].name), name))
             return &families[i];
     return NULL;
-}
-
-void family_list(char *out, size_t size, bool model_types)
-{
-    out[0] = 0;
-    for (size_t i = 0; i < family_count; i++)
-        if (model_types)
-            append_name(out, size, families[i].model_type);
-        else if (family_by_name(span_of(families[i].name)) == &families[i])
-            append_name(out, size, families[i].name);
 }
 
 bool tensor_rule_is_single(const tensor_rule *rule, bool folder)

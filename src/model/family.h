@@ -244,6 +244,7 @@ typedef struct family {
     rope_pairing pairing;
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
+    bool rotation_listed;           /* the key attention.rope_pattern says of each layer whether it rotates  */
     bool windows_rotate;            /* where some layers have a window, only those rotate ...                */
     bool dense_rotate;              /* only layers with a window, and those without experts, rotate in any case */
     float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
@@ -318,9 +319,8 @@ extern const size_t family_count;
 
 /* Returns the first family of that name; NULL where there is none. */
 const family *family_by_name(span name);
-#define FAMILY_LIST_SIZE 1024
-/* Lists the known names, each once: GGUF's ("llama, ...") or config.json's model_type ("llama, mistral, ..."). */
-void family_list(char *out, size_t size, bool model_types);
+/* What errors say of a family that is not known: there are too many to list. */
+#define FAMILIES_HINT "(docs/models.md lists the families)"
 
 /* Longest name of a tensor with its layer, terminator included. */
 #define TENSOR_NAME_SIZE 96

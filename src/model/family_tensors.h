@@ -349,9 +349,19 @@ static const tensor_rule qwen2_moe_layer[] = {
     DOWN(SHARED_MLP "output_linear.weight", 0)
 static const tensor_rule granite4_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_NETWORK};
 static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_EXPERTS};
+#define SINKS                                                                                                \
+    VECTOR(BLK "attn_sinks.weight", LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0)
+static const tensor_rule granite_swa_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, SINKS, GATED_FFN, ROUTER(MIXTRAL "router.weight"),
+    MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "experts.gate_up_proj", LAYER(gate),   N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_FIRST_HALF),
+    MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "experts.gate_up_proj", LAYER(up),     N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_SECOND_HALF),
+    MATRIX(BLK "ffn_gate_up_exps.weight", NULL, LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS | TENSOR_OPTIONAL),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "experts.down_proj",    LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),     
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
 static const tensor_rule gpt_oss_layer[] = {
     POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
-    VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
+    SINKS,
     ROUTER(LAYERS "mlp.router.weight"),
     VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
     /* A folder has stacked matrices with a row per input, in which gate and up take turns. */

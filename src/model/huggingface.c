@@ -57,12 +57,10 @@ static hearth_status find_family(folder_reader *r)
     }
     if (!model_type && !architecture)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
-    char known[FAMILY_LIST_SIZE];
-    family_list(known, sizeof known, true);
     r->family = by_model_type(model_type, model_type && r->nested ? NULL : architecture, r->config);
     if (!r->family)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name,
-                    model_type ? "model_type" : "architectures", model_type ? model_type : architecture, known);
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported " FAMILIES_HINT, r->name,
+                    model_type ? "model_type" : "architectures", model_type ? model_type : architecture);
     if (architecture && !r->nested && strcmp(architecture, r->family->architecture) != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: architectures: %.64s is not supported (known for %s: %s)",
                     r->name, architecture, r->family->model_type, r->family->architecture);

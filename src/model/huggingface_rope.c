@@ -2,6 +2,9 @@
 #include "folder_reader.h"
 #include "rope.h"
 
+#include "../base/memory.h"
+
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,23 +162,22 @@ static hearth_status add_longrope(folder_reader *r, const json_t *scaling, const
     return add_long_factors(r, scaling, where, "long_factor", "rope_factors_long.weight");
 }
 
-/* dynamic: with `alpha` the base is another, whatever the length of the text: that was found before (stretch_base). */
-static hearth_status add_dynamic(folder_reader *r, const json_t *scaling, const char *where)
-{
-    return json_object_get(scaling, "alpha")
-               ? HEARTH_OK
-               : fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: dynamic is not supported without alpha", where);
-}
-
 /* The supported values of rope_type. */
 static const struct {
     const char *name;
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
-    {"default", add_default},           {"linear", add_linear}, {"yarn", add_yarn}, {"llama3", add_llama3},
-    {"longrope", add_longrope},         {"su", add_longrope},   /* the older name */
-    {"proportional", add_proportional}, {"mrope", add_default}, /* of text alone */
-    {"dynamic", add_dynamic},
+    {"default", add_default},
+    {"linear", add_linear},
+    {"yarn", add_yarn},
+    {"llama3", add_llama3},
+    {"longrope", add_longrope},
+    {"su", add_longrope}, /* the older name */
+    {"proportional", add_proportional},
+    {"mrope", add_default}, /* of text alone */
+    /* With `alpha` the base is another, which was found before (stretch_base); without, it grows with texts that are longer than the
+     * model's context, and no session is. */
+    {"dynamic", add_default},
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 
@@ -338,6 +340,42 @@ static hearth_status check_layer_bases(const folder_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads which layers rotate, of a family whose files list them, and the base of those that do: bases by layer, of which 0 says that
+ * the layer does not. */
+static hearth_status read_turning_layers(folder_reader *r)
+{
+    static const char name[] = "layer_rope_theta";
+    const json_t *list = json_object_get(r->config, name);
+    uint32_t layers = r->hyper.layer_count;
+    bool all = true;
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, name);
+    uint8_t *turns = mem_new_array(layers, sizeof *turns);
+    if (!turns)
+        return fail_memory(r->error, name, layers);
+    hearth_status status = HEARTH_OK;
+    double base = 0;
+    for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
+        double own = json_number_value(json_array_get(list, i));
+        turns[i] = own != 0;
+        all &= turns[i] != 0;
+        if (!json_is_number(json_array_get(list, i)) || own < 0 || own > FLT_MAX)
+            status = fail(r->error, HEARTH_FORMAT, "%s: %s: item %u is no base", r->name, name, i);
+        else if (turns[i] && base > 0 && own != base)
+            status = fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: bases differ", r->name, name);
+        base = turns[i] ? own : base;
+    }
+    r->rope_base = base > 0 ? base : r->rope_base;
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, ROTATION_KEY);
+    if (status == HEARTH_OK && !all)
+        status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, turns, layers, r->error);
+    mem_free(turns);
+    return status;
+}
+
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 hearth_status folder_read_rope(folder_reader *r)
 {
@@ -361,7 +399,7 @@ hearth_status folder_read_rope(folder_reader *r)
     double windows = 0;
     if (r->family->plain_windows)
         TRY(find_by_layer(r, &scaling, where, &windows));
-    if (!r->family->chunked) /* of others the layers that see everything do not rotate, which was checked */
+    if (!r->family->chunked && !r->family->rotation_listed) /* of chunked ones that was checked */
         TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
@@ -371,7 +409,7 @@ hearth_status folder_read_rope(folder_reader *r)
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);
-    TRY(check_layer_bases(r));
+    TRY(r->family->rotation_listed ? read_turning_layers(r) : check_layer_bases(r));
     if (scaling)
         TRY(stretch_base(r, scaling, where));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));

@@ -24,6 +24,9 @@ typedef struct rope_settings {
     double magnitude;        /* factor on cosine and sine                                      */
 } rope_settings;
 
+/* The key that says of each layer whether it rotates (family.rotation_listed). */
+#define ROTATION_KEY "attention.rope_pattern"
+
 /* A key of hearth's own, without the family's prefix, for what config.json calls "truncate": false. */
 #define ROPE_FRACTIONAL_KEY "rope.scaling.yarn_fractional"
 

@@ -348,6 +348,16 @@ CASES["deepseek32"] = case("DeepseekV32ForCausalLM", "deepseek_v32", n_group=4, 
 CASES["glm-dsa"] = case("GlmMoeDsaForCausalLM", "glm_moe_dsa", num_hidden_layers=5, n_group=1, topk_group=1, rms_norm_eps=1e-5,
                         indexer_types=["full", "shared", "full", "shared", "shared"],
                         rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **INDEXED)
+# a layer that sees everything rotates, the next one with a window does not
+SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
+             logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
+             layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"], no_rope_layers=[1, 0, 1, 1, 0],
+             layer_rope_theta=[50000.0, 0, 50000.0, 50000.0, 0])
+CASES["granite-swa"] = case("GraniteSWAForCausalLM", "granite_swa", **SWASH)
+CASES["granite-swa-moe"] = case("GraniteMoeSWAForCausalLM", "granitemoe_swa", num_local_experts=6, num_experts_per_tok=2,
+                                shared_intermediate_size=0, **{**SWASH, "intermediate_size": 32})
+CASES["internlm3"] = case("InternLM3ForCausalLM", "internlm3", head_dim=20, bias=False, qkv_bias=False, rope_theta=50000.0,
+                          rope_scaling={"rope_type": "dynamic", "factor": 6.0})
 CASES["deepseek3-fp8"] = eight_bits(CASES["deepseek3"], [8, 32])
 CASES["llama-fp8"] = eight_bits(case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5))
 CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
