@@ -50,7 +50,8 @@ static void the_highest_are_chosen(void **state)
         size_t n = 1 + draw(&seed, MOST), k = 1 + draw(&seed, (uint32_t)n), words = (n + KV_PAGE - 1) / KV_PAGE * 4;
         uint32_t values = 1 + draw(&seed, round % 2 ? 20 : 1u << 20), middle = values / 2;
         for (size_t i = 0; i < n; i++)
-            scores[i] = ((float)draw(&seed, values) - (float)middle) / 3;
+            scores[i] =
+                ((float)draw(&seed, values) - (float)middle) / (draw(&seed, 2) ? 3.0f : -3.0f); /* some are -0 */
         memset(seen, 0xff, sizeof seen);
         choose_positions(scores, n, k, seen);
         for (size_t i = 0; i < 32 * words; i++) {
@@ -116,6 +117,128 @@ static void short_sessions(void **state)
     }
 }
 
+/* What is broken is chosen first, so that the result shows it. */
+static void nan_is_chosen(void **state)
+{
+    (void)state;
+    float scores[] = {1, 5, NAN, 7, -NAN, INFINITY};
+    uint32_t seen[KV_PAGE / 32];
+    choose_positions(scores, 6, 2, seen);
+    assert_int_equal(seen[0], 1u << 2 | 1u << 4);
+    choose_positions(scores, 6, 4, seen);
+    assert_int_equal(seen[0], 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5);
+}
+
+/* Opens a golden's file with another number of chosen positions. */
+static void open_choosing(stack *s, const char *name, uint32_t chosen, hearth_session_options options)
+{
+    char path[600], key[80];
+    hearth_error error;
+    checkpoint *c;
+    hearth_placement *placement;
+    hearth_runtime_options threads = {.threads = 2};
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    snprintf(key, sizeof key, "%s.attention.indexer.top_k", name);
+    stack_check(checkpoint_set_u32(c, key, chosen, &error), &error);
+    stack_check(hearth_runtime_create(&s->runtime, &threads, &error), &error);
+    stack_check(model_bind(&s->model, c, NULL, &error), &error);
+    hearth_model_describe(s->model, &s->info);
+    stack_check(hearth_placement_create(&placement, s->model, HEARTH_MODE_DENSE, &error), &error);
+    hearth_engine_options of = {.placement = placement};
+    stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &of, &error), &error);
+    hearth_placement_destroy(placement);
+    stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+}
+
+/* However many a file says are chosen, a session takes memory for no more positions than it has. */
+static void any_number_may_be_chosen(void **state)
+{
+    (void)state;
+    static const uint32_t numbers[] = {1, 2, 200, 320, 100000, UINT32_MAX};
+    float *all = NULL;
+    for (size_t i = sizeof numbers / sizeof *numbers; i-- > 0;) {
+        int32_t ids[LONG];
+        stack s;
+        open_choosing(&s, "glm-dsa", numbers[i], long_session);
+        size_t values = LONG * (size_t)s.info.vocabulary_size;
+        float *logits = malloc(values * sizeof *logits);
+        long_text(ids);
+        feed(&s, 0, ids, LONG, logits);
+        stack_close(&s);
+        for (size_t k = 0; k < values; k++)
+            assert_true(isfinite(logits[k]));
+        if (all)
+            assert_int_equal(memcmp(all, logits, values * sizeof *all) == 0, numbers[i] >= LONG);
+        if (all)
+            free(logits);
+        else
+            all = logits;
+    }
+    free(all);
+}
+
+/* The keys that are brought together are those in the cache, byte for byte, in the formats that hold heads of 40 values. */
+static void keys_together(void **state)
+{
+    (void)state;
+    static const hearth_kv formats[] = {HEARTH_KV_F16, HEARTH_KV_F32};
+    for (size_t f = 0; f < 2; f++) {
+        int32_t ids[LONG];
+        stack s;
+        hearth_session_options options = long_session;
+        options.kv = formats[f];
+        options.sequences = 2;
+        open_choosing(&s, "deepseek32", CHOSEN, options);
+        long_text(ids);
+        feed(&s, 1, ids, 40, NULL); /* so that the pages of the other one are not the first */
+        feed(&s, 0, ids, LONG, NULL);
+        scratch *b = &s.session->scratch;
+        b->sequence[0] = 0, b->position[0] = LONG - 1;
+        memset(b->choice.seen, 0, choice_words(s.session) * sizeof *b->choice.seen);
+        for (uint32_t i = 0; i < CHOSEN; i++)
+            b->choice.seen[i * 27 / 32] |= 1u << i * 27 % 32;
+        attend_cache got = choice_gather(s.session, 1, 0),
+                     cache = kv_head(&s.session->cache, s.engine->layers[1].cache_index, 0, 0);
+        size_t bytes = s.session->cache.layers[s.engine->layers[1].cache_index].row_bytes;
+        for (uint32_t i = 0; i < CHOSEN; i++)
+            assert_memory_equal(attend_at(&got, got.key, i, bytes), attend_at(&cache, cache.key, i * 27, bytes), bytes);
+        assert_ptr_equal(got.key, got.value);
+        stack_close(&s);
+    }
+}
+
+/* Which layers choose is said by booleans or numbers, or by what they have; one that shares needs one before it that chooses. */
+static void who_chooses(void **state)
+{
+    (void)state;
+    static const char key[] = "glm-dsa.attention.indexer.types";
+    static const uint8_t booleans[] = {0, 1, 1, 1, 1};
+    static const uint32_t numbers[] = {1, 0, 1, 0, 0}, backs[] = {0, 1, 0, 1, 2};
+    for (int way = 0; way < 3; way++) {
+        char path[600];
+        hearth_error error;
+        checkpoint *c;
+        hearth_model *m;
+        stack_check(gguf_open(&c, golden_path(path, sizeof path, "glm-dsa", "model.gguf"), &error), &error);
+        stack_check(way == 0   ? checkpoint_set_numbers(c, key, VALUE_BOOL, booleans, 5, &error)
+                    : way == 1 ? checkpoint_set_numbers(c, key, VALUE_U32, numbers, 5, &error)
+                               : checkpoint_remove_key(c, key, &error),
+                    &error);
+        hearth_status status = model_bind(&m, c, NULL, &error);
+        if (way == 0) {
+            assert_int_equal(status, HEARTH_FORMAT);
+            assert_non_null(strstr(error.text, "lets no layer choose positions before one that needs them"));
+            continue;
+        }
+        stack_check(status, &error);
+        for (uint32_t i = 0; i < 5; i++) {
+            assert_int_equal(m->layers[i].attention.chosen_back, backs[i]);
+            assert_int_equal(m->layers[i].attention.index.head_count > 0, backs[i] == 0);
+        }
+        hearth_model_close(m);
+    }
+}
+
 /* ------------------------------------------------------------------ sequences */
 
 /* Returns the logits of the text, alone in sequence 0. Freed with free. */
@@ -139,45 +262,66 @@ static void go_on(stack *s, uint32_t sequence, const int32_t ids[LONG], size_t f
     free(logits);
 }
 
-/* Sequences of one batch choose for themselves; copies, shorter ones and restored ones go on as if nothing had happened. */
+/* Sequences of one batch choose for themselves; copies, shorter ones and restored ones go on as if nothing had happened. want: the
+ * logits of the text. */
+static void check_sequences(stack *s, const float *want)
+{
+    int32_t ids[LONG];
+    hearth_error error;
+    hearth_row rows[40];
+    hearth_checkpoint *saved;
+    size_t v = s->info.vocabulary_size;
+    long_text(ids);
+    feed(s, 0, ids, 200, NULL);
+    feed(s, 1, ids, 5, NULL);
+    for (size_t k = 0; k < 40; k++) /* one sequence is limited all along, the other from the middle on */
+        rows[k] = (hearth_row){.token = ids[(k % 2 ? 5 : 200) + k / 2], .sequence = k % 2, .output = true};
+    stack_check(hearth_session_feed(s->session, rows, 40, &error), &error);
+    float *logits = malloc(40 * v * sizeof *logits);
+    stack_check(hearth_session_logits(s->session, 0, 40, logits, &error), &error);
+    for (size_t k = 0; k < 40; k++)
+        assert_true(relative_l2(logits + k * v, want + ((k % 2 ? 5 : 200) + k / 2) * v, v) < 1e-5);
+    stack_check(hearth_session_fork(s->session, 0, 2, &error), &error);
+    stack_check(hearth_session_save(s->session, 0, &saved, &error), &error);
+    stack_check(hearth_session_truncate(s->session, 0, 130, &error), &error);
+    go_on(s, 0, ids, 130, want);
+    go_on(s, 2, ids, 220, want);
+    stack_check(hearth_session_restore(s->session, 1, saved, &error), &error);
+    go_on(s, 1, ids, 220, want);
+    hearth_checkpoint_destroy(saved);
+    free(logits);
+}
+
 static void sequences(void **state)
 {
     (void)state;
+    hearth_session_options options = long_session;
+    options.sequences = 3;
     for (size_t i = 0; i < MODELS; i++) {
         int32_t ids[LONG];
+        char path[600];
         stack s;
         hearth_error error;
-        hearth_row rows[40];
-        hearth_checkpoint *saved;
         long_text(ids);
         open_model(&s, models[i]);
         float *want = read_alone(&s, ids);
         hearth_session_destroy(s.session);
-        hearth_session_options options = long_session;
-        options.sequences = 3;
         stack_check(hearth_session_create(&s.session, s.engine, &options, &error), &error);
-
-        feed(&s, 0, ids, 200, NULL);
-        feed(&s, 1, ids, 5, NULL);
-        for (size_t k = 0; k < 40; k++) /* one sequence is limited all along, the other from the middle on */
-            rows[k] = (hearth_row){.token = ids[(k % 2 ? 5 : 200) + k / 2], .sequence = k % 2, .output = true};
-        stack_check(hearth_session_feed(s.session, rows, 40, &error), &error);
-        float *logits = malloc(40 * (size_t)s.info.vocabulary_size * sizeof *logits);
-        stack_check(hearth_session_logits(s.session, 0, 40, logits, &error), &error);
-        for (size_t k = 0; k < 40; k++) {
-            size_t v = s.info.vocabulary_size, at = (k % 2 ? 5 : 200) + k / 2;
-            assert_true(relative_l2(logits + k * v, want + at * v, v) < 1e-5);
-        }
-        stack_check(hearth_session_fork(s.session, 0, 2, &error), &error);
-        stack_check(hearth_session_save(s.session, 0, &saved, &error), &error);
-        stack_check(hearth_session_truncate(s.session, 0, 130, &error), &error);
-        go_on(&s, 0, ids, 130, want);
-        go_on(&s, 2, ids, 220, want);
-        stack_check(hearth_session_restore(s.session, 1, saved, &error), &error);
-        go_on(&s, 1, ids, 220, want);
-        hearth_checkpoint_destroy(saved);
+        check_sequences(&s, want);
         stack_close(&s);
-        free(want), free(logits);
+
+        placed_form forms[] = {PLACED_DEVICE, PLACED_DEVICE, PLACED_HOST, PLACED_SPLIT, PLACED_DEVICE};
+        uint32_t seed = 1;
+        hearth_runtime *runtime = open_runtime("host", 2);
+        open_placed_model(&s, runtime, golden_path(path, sizeof path, models[i], ""));
+        placed_shape shape = shape_of(&s, HEARTH_MODE_DENSE);
+        char *json = print_placed(&shape, forms, false, false, &seed);
+        open_placed(&s, json, HEARTH_MODE_DENSE, false, options);
+        check_sequences(&s, want);
+        close_placed(&s);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(runtime);
+        free(json), free(want);
     }
 }
 
@@ -231,8 +375,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_highest_are_chosen),
+        cmocka_unit_test(nan_is_chosen),
         cmocka_unit_test(it_matters),
         cmocka_unit_test(short_sessions),
+        cmocka_unit_test(any_number_may_be_chosen),
+        cmocka_unit_test(keys_together),
+        cmocka_unit_test(who_chooses),
         cmocka_unit_test(sequences),
         cmocka_unit_test(sides),
     };

@@ -5,6 +5,7 @@
  * end in the middle of a split. */
 #include "kcheck_device_arrays.h"
 
+#include "../src/base/float_order.h"
 #include "../src/number/half.h"
 
 #include <math.h>
@@ -660,16 +661,24 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
                         room_new(d, a.keys, p->cached),
                         pages_of(d, p),
                         float_room(d, before, scores)};
-        DEVICE_DO(c, d, kernel, p->count * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                  UINT(p->positions), room_of(&rooms[5]), UINT(a.chosen), UINT(p->heads), UINT(p->length),
-                  UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(0), UINT(p->count));
-        float *got = content_of(c, &rooms[5]);
+        uint32_t most =
+            s % 2 ? p->count : 1 + (p->count - 1) / 3; /* rows at a time, whose scores take one another's place */
+        float *got = array_new(scores, sizeof *got);
+        for (uint32_t first = 0; first < p->count; first += most) {
+            size_t row = a.splits * ATTEND_POSITIONS, n = p->count - first < most ? p->count - first : most;
+            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                      room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
+                      UINT(p->positions), room_of(&rooms[5]), UINT(a.chosen), UINT(p->heads), UINT(p->length),
+                      UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
+            float *some = content_of(c, &rooms[5]);
+            memcpy(got + first * row, some, n * row * sizeof *got);
+            free(some);
+        }
         check_scores(c, &a, got);
         for (size_t i = 0; i < scores; i++) {
             size_t t = i / (a.splits * ATTEND_POSITIONS), position = i % (a.splits * ATTEND_POSITIONS);
             bool needed = p->position[t] >= a.chosen && position <= p->position[t];
-            expect(c, "a score that nobody needs was written", needed || got[i] == before[i]);
+            expect(c, "a score that nobody needs was written", needed || most < p->count || got[i] == before[i]);
         }
         free_rooms(rooms, COUNT_OF(rooms));
         free(a.query), free(a.weights), free(a.keys), free(p->pages), free(before), free(got);
@@ -677,7 +686,7 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
 }
 
 /* The choice against counting: a position is chosen if fewer than `chosen` are better, higher or as high and earlier. Scores have
- * few values, so that many are equal; zeros have both signs. */
+ * few values, so that many are equal; zeros have both signs, and NaN is the highest. */
 static void check_choose(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 60; s++) {
@@ -689,13 +698,22 @@ static void check_choose(check *c, device *d, uint64_t *rng)
         float *scores = rough_array(count, rng);
         for (size_t i = 0; s % 2 == 0 && i < count; i++)
             scores[i] = ((float)random_below(rng, values) - (float)middle) * (random_below(rng, 2) ? 1 : -1);
+        for (size_t i = 0; i < count; i += 1 + random_below(rng, 400))
+            scores[i] = s % 5 == 0 ? NAN : scores[i];
         uint32_t *before = array_new(p.count * words, sizeof *before);
         for (size_t i = 0; i < p.count * words; i++)
             before[i] = (uint32_t)random_bits(rng);
-        room rooms[] = {step_of(d, &p), float_room(d, scores, count), word_room(d, before, p.count * words)};
-        DEVICE_DO(c, d, DEVICE_choose, p.count, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  UINT(chosen), UINT(splits), UINT(0), UINT(p.count));
-        uint32_t *seen = content_of(c, &rooms[2]);
+        room rooms[] = {step_of(d, &p), word_room(d, before, p.count * words)};
+        uint32_t most =
+            s % 4 < 2 ? p.count : 1 + (p.count - 1) / 3; /* rows at a time, each time with scores of theirs alone */
+        for (uint32_t first = 0; first < p.count; first += most) {
+            size_t row = splits * ATTEND_POSITIONS, n = p.count - first < most ? p.count - first : most;
+            room some = float_room(d, scores + first * row, n * row);
+            DEVICE_DO(c, d, DEVICE_choose, most, room_of(&rooms[0]), room_of(&some), room_of(&rooms[1]), UINT(chosen),
+                      UINT(splits), UINT(first), UINT(most));
+            room_free(&some);
+        }
+        uint32_t *seen = content_of(c, &rooms[1]);
         for (size_t t = 0; t < p.count; t++) {
             const float *own = scores + t * splits * ATTEND_POSITIONS;
             size_t n = p.position[t] + (size_t)1,
@@ -705,7 +723,8 @@ static void check_choose(check *c, device *d, uint64_t *rng)
             for (size_t i = 0; n > chosen && i < end; i += 1 + n / 500 * random_below(rng, 9)) {
                 size_t better = i < n ? 0 : chosen;
                 for (size_t k = 0; better < chosen && k < n; k++)
-                    better += own[k] > own[i] || (own[k] == own[i] && k < i);
+                    better += float_place(own[k]) > float_place(own[i]) ||
+                              (float_place(own[k]) == float_place(own[i]) && k < i);
                 bool want = better < chosen;
                 expect(c, "the positions with the highest scores are chosen",
                        (seen[t * words + i / 32] >> i % 32 & 1) == want);

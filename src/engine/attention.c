@@ -37,13 +37,7 @@ static void norm_heads(const attention_job *job, const norm_weights *w, uint32_t
 /* Rotates queries or keys of one row. */
 static void turn_heads(const attention_job *job, uint32_t heads, size_t row, float *x)
 {
-    const scratch *b = &job->s->scratch;
-    const attention_shape *a = &job->l->attention;
-    if (!a->rotary)
-        return;
-    size_t angles = job->s->batch * a->rotary->first + row * a->rotary->pairs;
-    job->s->engine->runtime->kernels.rope[a->rotary->pairing](x, heads, a->head_length, b->cosine + angles,
-                                                              b->sine + angles, a->rotary->pairs);
+    forward_turn(job->s, job->l->attention.rotary, heads, job->l->attention.head_length, row, x);
 }
 
 /* Norms the heads of one row, each alone, without weights. */
@@ -172,15 +166,14 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     size_t position = s->scratch.position[row], seen = position + 1;
     size_t first = a->chunked ? chunk_begin(a, position) : a->window && seen > a->window ? seen - a->window : 0;
     attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
-    if (job->chosen) {
-        cache = *job->chosen;
-        first = 0;
-        seen = a->chosen;
-    }
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-    attend(s->scratch.query + offset, heads, &cache, first, seen - first, a->head_length, &scoring, scores,
-           s->scratch.mixed + offset);
+    if (job->chosen)
+        attend(s->scratch.query + offset, heads, job->chosen, 0, a->chosen, a->head_length, &scoring, scores,
+               s->scratch.mixed + offset);
+    else
+        attend(s->scratch.query + offset, heads, &cache, first, seen - first, a->head_length, &scoring, scores,
+               s->scratch.mixed + offset);
 }
 
 /* The same for a piece of several rows. */
@@ -228,21 +221,22 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
 }
 
 /* Computes what the heads read of each row of the batch. */
-static void attend_all(attention_job *job, size_t count)
+static void attend_all(const attention_job *job, size_t count)
 {
     scratch *b = &job->s->scratch;
     const attention_shape *a = &job->l->attention;
     pool *threads = job->s->engine->runtime->threads;
     size_t items = (size_t)a->kv_head_count * group_items(a);
     cut_rows(job, count);
-    pool_run(threads, b->piece_count * items, 1, attend_heads, job);
+    pool_run(threads, b->piece_count * items, 1, attend_heads, (void *)job);
     for (size_t i = 0; i < count; i++) {
         if (!choice_limits(a, b->position[i]))
             continue;
         attend_cache keys = choice_gather(job->s, job->layer, i);
-        job->chosen = &keys;
+        attention_job alone = *job;
+        alone.chosen = &keys;
         b->pieces[0] = (row_piece){(uint32_t)i, 1};
-        pool_run(threads, items, 1, attend_heads, job);
+        pool_run(threads, items, 1, attend_heads, &alone);
     }
 }
 

@@ -7,6 +7,8 @@
 #include "forward.h"
 #include "products.h"
 
+#include "../base/float_order.h"
+
 #include <string.h>
 
 typedef struct choosing {
@@ -16,15 +18,6 @@ typedef struct choosing {
     size_t first;    /* of the rows that are scored now          */
     size_t row;      /* whose keys are brought together          */
 } choosing;
-
-static void turn(const choosing *c, uint32_t heads, size_t row, float *x)
-{
-    const scratch *b = &c->s->scratch;
-    const index_shape *index = &c->l->attention.index;
-    size_t angles = c->s->batch * index->rotary->first + row * index->rotary->pairs;
-    c->s->engine->runtime->kernels.rope[index->rotary->pairing](x, heads, index->head_length, b->cosine + angles,
-                                                                b->sine + angles, index->rotary->pairs);
-}
 
 /* Items are rows. */
 static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
@@ -38,7 +31,7 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         float *key = b->choice.key + i * n;
         k->layer_norm(key, norm->weight, norm->bias, CHOICE_EPSILON, n, key);
-        turn(c, 1, i, key);
+        forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
         kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key, NULL);
     }
 }
@@ -50,13 +43,14 @@ static void place_queries(void *context, size_t begin, size_t end, unsigned work
     const choosing *c = context;
     const index_shape *index = &c->l->attention.index;
     for (size_t i = begin; i < end; i++)
-        turn(c, index->head_count, i, c->s->scratch.choice.query + i * (size_t)index->head_count * index->head_length);
+        forward_turn(c->s, index->rotary, index->head_count, index->head_length, i,
+                     c->s->scratch.choice.query + i * (size_t)index->head_count * index->head_length);
 }
 
 /* ------------------------------------------------------------------ scores */
 
 /* Positions that an item scores. */
-#define SCORED_POSITIONS 2048
+#define SCORED_POSITIONS (4 * KV_PAGE)
 
 static size_t scored_pieces(const hearth_session *s)
 {
@@ -92,23 +86,15 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ the choice */
 
-/* Returns a number that is the larger the larger a score is. */
-static uint32_t rank_of(float score)
-{
-    uint32_t bits;
-    memcpy(&bits, &score, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
-/* Finds the least rank among the k largest, one byte after the other; *equal: how many of those with this rank are among them. */
-static uint32_t least_rank(const float *scores, size_t n, size_t k, size_t *equal)
+/* Finds the least place among the k largest, one byte after the other; *equal: how many of those with this place are among them. */
+static uint32_t least_place(const float *scores, size_t n, size_t k, size_t *equal)
 {
     uint32_t least = 0, known = 0; /* the bits of `known` are found */
     for (int shift = 24; shift >= 0; shift -= 8) {
         size_t counts[256] = {0}, byte = 255;
         for (size_t p = 0; p < n; p++) {
-            uint32_t rank = rank_of(scores[p]);
-            counts[rank >> shift & 255] += (rank & known) == least;
+            uint32_t place = float_place(scores[p]);
+            counts[place >> shift & 255] += (place & known) == least;
         }
         while (counts[byte] < k)
             k -= counts[byte--];
@@ -122,13 +108,13 @@ static uint32_t least_rank(const float *scores, size_t n, size_t k, size_t *equa
 void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen)
 {
     size_t equal;
-    uint32_t least = least_rank(scores, n, k, &equal);
+    uint32_t least = least_place(scores, n, k, &equal);
     memset(seen, 0, (n + KV_PAGE - 1) / KV_PAGE * (KV_PAGE / 8));
     for (size_t p = 0; p < n; p++) {
-        uint32_t rank = rank_of(scores[p]);
-        bool tied = rank == least && equal > 0;
+        uint32_t place = float_place(scores[p]);
+        bool tied = place == least && equal > 0;
         equal -= tied;
-        seen[p / 32] |= (uint32_t)(rank > least || tied) << p % 32;
+        seen[p / 32] |= (uint32_t)(place > least || tied) << p % 32;
     }
 }
 
@@ -200,7 +186,7 @@ attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
-    size_t words = ((size_t)b->position[row] + 32) / 32; /* behind them are bits of other rows of the same memory */
+    size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
     list_positions(b->choice.seen + row * choice_words(s), words, b->choice.list);
     pool_run(s->engine->runtime->threads, l->attention.chosen, 64, gather_keys, &c);
     return (attend_cache){.key = b->choice.keys,

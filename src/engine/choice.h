@@ -26,15 +26,15 @@ static inline size_t choice_words(const hearth_session *s)
 }
 
 /* Stores the keys that score the positions of the first `count` rows of the batch, and sets scratch.choice.seen of those that
- * are limited, where the layer chooses itself. Reads scratch.normed and, behind latent_project, scratch.query_in. */
+ * are limited, where the layer chooses itself. Reads scratch.normed and what latent_project has left in scratch.query_in. */
 void choice_make(hearth_session *s, uint32_t layer, size_t count);
 
 /* Brings the keys together that a limited row sees, in the order of their positions, and returns them as a cache of
  * attention_shape.chosen positions, until the next call. */
 attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row);
 
-/* Sets the bits of the k largest of n scores, of equal ones the first; the others become 0, up to the end of a page. k <= n, n > 0.
- * No score is -0. */
+/* Sets the bits of the k largest of n scores (float_place), of equal ones the first; the others become 0, up to the end of a page.
+ * 0 < k <= n. */
 void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen);
 
 #endif

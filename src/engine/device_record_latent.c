@@ -18,12 +18,12 @@ static void move(const recorder *r, size_t heads, size_t length, head_values fro
 }
 
 /* Norms `length` values of each row of a buffer in place, from value `at` on. */
-static void norm_values(const recorder *r, const device_norm *w, const device_buffer *of, size_t at, size_t length,
-                        size_t stride)
+static void norm_values(const recorder *r, const device_norm *w, norm_kind kind, float epsilon, const device_buffer *of,
+                        size_t at, size_t length, size_t stride)
 {
     device_argument x = BUFFER_FROM(of, at * sizeof(float));
-    LAUNCH(r, DEVICE_norm_ranges, r->rows, x, BUFFER(w->weight), NO_BUFFER, x, UINT(1), UINT(length), UINT(stride),
-           UINT(0), UINT(FINISH_STORE), FLOAT(LATENT_EPSILON), FLOAT(1));
+    LAUNCH(r, DEVICE_norm_ranges, r->rows, x, BUFFER(w->weight), BUFFER(w->bias), x, UINT(1), UINT(length),
+           UINT(stride), UINT(kind == NORM_LAYER), UINT(FINISH_STORE), FLOAT(epsilon), FLOAT(1));
 }
 
 /* Multiplies values of each head with the head's own matrix of m: columns of `from` become `length` values of `to`. */
@@ -56,7 +56,7 @@ static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
     const attention_shape *a = &r->model->layers[layer].attention;
     const device_matrix *readers[] = {&l->query_up, &l->index_query};
     size_t n = a->query_rank;
-    norm_values(r, &l->query_in_norm, v->projected, row.at[MIXER_QUERY], n, row.stride);
+    norm_values(r, &l->query_in_norm, NORM_RMS, LATENT_EPSILON, v->projected, row.at[MIXER_QUERY], n, row.stride);
     move(r, 1, n, (head_values){v->projected, row.at[MIXER_QUERY], row.stride, n}, (head_values){v->query_in, 0, n, n});
     record_changed(r);
     bool scores = a->index.head_count > 0 && choice_matters(r->s, a);
@@ -78,7 +78,7 @@ void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
         make_queries(r, layer, row);
         query = (head_values){v->short_query, 0, heads * own, own};
     }
-    norm_values(r, &l->compressed_norm, v->projected, key, a->compressed, row.stride);
+    norm_values(r, &l->compressed_norm, NORM_RMS, LATENT_EPSILON, v->projected, key, a->compressed, row.stride);
     move(r, 1, rotated, (head_values){v->projected, key + a->compressed, row.stride, whole},
          (head_values){v->key, 0, whole, whole});
     move(r, 1, a->compressed, (head_values){v->projected, key, row.stride, whole},
@@ -111,9 +111,8 @@ void record_index(const recorder *r, uint32_t layer)
     step_layout step = device_step_layout(r->model, r->rows);
     size_t angles = index->rotary->first * step.pair, heads = choice_matters(r->s, a) ? index->head_count : 0;
     device_argument keys = BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float));
-    LAUNCH(r, DEVICE_norm_ranges, r->rows, keys, BUFFER(l->index_key_norm.weight), BUFFER(l->index_key_norm.bias), keys,
-           UINT(1), UINT(index->head_length), UINT(row.stride), UINT(1), UINT(FINISH_STORE), FLOAT(CHOICE_EPSILON),
-           FLOAT(1));
+    norm_values(r, &l->index_key_norm, NORM_LAYER, CHOICE_EPSILON, v->projected, row.at[MIXER_INDEX_KEY],
+                index->head_length, row.stride);
     LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (heads + 1), BUFFER(v->index_query), keys, NO_BUFFER,
            BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
            BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),

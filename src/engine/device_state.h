@@ -218,12 +218,14 @@ static inline bool device_has_first_values(const hearth_model *m)
     return m->layers[0].recurrent.rule == RECURRENCE_RWKV7;
 }
 
-/* Returns whether layers see what others have chosen: that then crosses the bus with the residual. */
+/* Returns whether layers see what others have chosen on the other side: that then crosses the bus with the residual. */
 static inline bool device_shares_choice(const hearth_session *s)
 {
+    const layer_placement *at = s->engine->placement->layers;
     bool shares = false;
     for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++)
-        shares |= s->engine->model->layers[i].attention.chosen_back > 0;
+        shares |=
+            layer_uses_device(&at[i]) != layer_uses_device(&at[i - s->engine->model->layers[i].attention.chosen_back]);
     return shares && choice_matters(s, model_first_attention(s->engine->model));
 }
 

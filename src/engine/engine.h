@@ -108,10 +108,11 @@ uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv forma
 uint64_t engine_side_state_bytes(const hearth_engine *engine, bool on_device);
 
 /* Returns the bytes of keys, values and recurrent states that a token reads on one side, which is the last of so many positions;
- * a mean may have a fraction. Layers with a window, and those that choose positions, read no more than they see. */
+ * a mean may have a fraction. Layers with a window, and those that choose positions, read no more than they see; the latter also
+ * what scores positions, keys and weights, where there are more. */
 double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, double positions, bool on_device);
 
-/* Weight bytes that a token reads of a layer: of its mixer, with norms and router; of its neurons the rows of the first
+/* Weight bytes that a token reads of a layer: of its mixer, with norms and router, but without what scores positions; of its neurons the rows of the first
  * matrix, with what selects them, and the rows of the others, which only neurons that fire need. */
 typedef struct layer_reads {
     double mixer, first, others;
@@ -174,7 +175,8 @@ typedef struct choice_buffers {
     uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
     uint32_t *list;              /* [C]  the positions of one row, ascending                   */
     uint8_t *keys;               /* [C]  and their keys, as a cache whose pages follow one another ... */
-    uint32_t *pages;             /* [C / KV_PAGE + 1]  ... : 0, 1, 2 ...                       */
+    uint32_t *pages;             /* [page_count]  ... : 0, 1, 2 ...; none where nothing can be limited */
+    size_t page_count;
 } choice_buffers;
 
 /* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the

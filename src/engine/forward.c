@@ -78,6 +78,14 @@ void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, 
         memcpy(to, from, count * width * sizeof *to);
 }
 
+void forward_turn(const hearth_session *s, const rotary *r, size_t heads, size_t length, size_t row, float *x)
+{
+    size_t angles = r ? s->batch * r->first + row * r->pairs : 0;
+    if (r)
+        s->engine->runtime->kernels.rope[r->pairing](x, heads, length, s->scratch.cosine + angles,
+                                                     s->scratch.sine + angles, r->pairs);
+}
+
 void forward_add_bias(const hearth_session *s, const float *bias, size_t width, size_t count, float *rows)
 {
     for (size_t i = 0; bias && i < count; i++)

@@ -38,6 +38,9 @@ void forward_norm_row(const hearth_engine *e, const norm_weights *w, float epsil
 /* Norms n values without weights. */
 void forward_norm_values(const hearth_engine *e, size_t n, float *x);
 
+/* Rotates the heads [heads][length] of queries or keys of a row of the batch by the angles of its position; r NULL: they stay. */
+void forward_turn(const hearth_session *s, const rotary *r, size_t heads, size_t length, size_t row, float *x);
+
 /* Adds a bias to every row of `width` values; NULL: there is none. */
 void forward_add_bias(const hearth_session *s, const float *bias, size_t width, size_t count, float *rows);
 

@@ -126,24 +126,26 @@ static void take_attention(layout *l, scratch *b, const layer_sizes *most, size_
     b->gated_query = take(l, rows * most->gated_query, sizeof *b->gated_query);
 }
 
-/* Takes the buffers of layers that choose positions. */
+/* Takes the buffers of layers that choose positions. Those of a device need no more than what crosses the bus. */
 static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, const layer_sizes *most)
 {
-    size_t rows = s->batch, chosen = s->context > most->chosen ? most->chosen : 0, pages = chosen / KV_PAGE + 1;
-    size_t scored = chosen > 0 ? rows : 0, row_bytes = 0;
+    bool limits = most->chosen > 0 && s->context > most->chosen, here = s->engine->host_caches > 0;
+    size_t rows = s->batch, chosen = limits && here ? most->chosen : 0, scored = limits && here ? rows : 0;
+    size_t row_bytes = 0;
     for (uint32_t i = 0; i < s->engine->host_caches; i++) {
         cached_keys keys = s->engine->cached[i];
         size_t bytes = kv_position_bytes(s->cache.format, (cached_keys){1, keys.head_length, 1});
         row_bytes = bytes > row_bytes ? bytes : row_bytes;
     }
-    b->key = take(l, rows * most->index_length, sizeof *b->key);
+    b->page_count = chosen > 0 ? chosen / KV_PAGE + 1 : 0;
+    b->key = take(l, here ? rows * most->index_length : 0, sizeof *b->key);
     b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
     b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
-    b->scores = take(l, chosen > 0 ? CHOICE_ROWS * (size_t)s->context : 0, sizeof *b->scores);
-    b->seen = take(l, scored * choice_words(s), sizeof *b->seen);
+    b->scores = take(l, scored > 0 ? CHOICE_ROWS * (size_t)s->context : 0, sizeof *b->scores);
+    b->seen = take(l, limits ? rows * choice_words(s) : 0, sizeof *b->seen);
     b->list = take(l, chosen, sizeof *b->list);
-    b->keys = take(l, chosen > 0 ? pages * KV_PAGE : 0, row_bytes);
-    b->pages = take(l, chosen > 0 ? pages : 0, sizeof *b->pages);
+    b->keys = take(l, b->page_count * KV_PAGE, row_bytes);
+    b->pages = take(l, b->page_count, sizeof *b->pages);
 }
 
 /* Takes the buffers of mixers with decays by columns. */
@@ -530,7 +532,7 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
         goto failed;
     }
     lay_out(s, session_threads(s), s->block);
-    for (uint32_t i = 0; s->scratch.choice.pages && i <= model_largest(engine->model).chosen / KV_PAGE; i++)
+    for (uint32_t i = 0; i < s->scratch.choice.page_count; i++)
         s->scratch.choice.pages[i] = i;
     begin_recall(s);
     TRY_OR(failed, status,

@@ -5,6 +5,7 @@
  * as well. */
 #include "measure.h"
 
+#include "../base/float_order.h"
 #include "../base/memory.h"
 #include "../engine/coarse.h"
 
@@ -45,32 +46,12 @@ typedef struct counting {
     uint64_t *fired;      /* [threads][RECALL_ROWS][words]        */
 } counting;
 
-/* Returns the place of a score, ascending with its value; NaN is above all, since selectors let it through. */
-static uint32_t place_of(float score)
-{
-    uint32_t bits;
-    if (isnan(score))
-        return UINT32_MAX;
-    score += 0.0f; /* makes -0 equal to 0 */
-    memcpy(&bits, &score, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
-/* Returns the float at a place: the inverse of place_of. */
-static float value_at(uint32_t place)
-{
-    uint32_t bits = place >> 31 ? place & 0x7fffffffu : ~place;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Counts the scores of neurons [begin, end) of one row. */
 static void count_neurons(const counting *c, const float *scores, const uint64_t *fired, size_t begin, size_t end,
                           share_count *to)
 {
     for (size_t i = begin; i < end; i++) {
-        uint32_t place = place_of(scores[i]), upper = place >> LOWER_BITS;
+        uint32_t place = float_place(scores[i]), upper = place >> LOWER_BITS;
         if (c->lower && upper != c->bin)
             continue;
         share_count *t = &to[c->lower ? place & ((1u << LOWER_BITS) - 1) : upper];
@@ -202,7 +183,7 @@ hearth_status recall_find(const recall_task *task, float recall, bool rough, rec
         add(&above, &c.tallies[at]);
         place |= (uint32_t)at;
     }
-    *out = shares(value_at(place), above, all);
+    *out = shares(float_at_place(place), above, all);
     if (!isfinite(out->threshold))
         status = fail(error, HEARTH_FORMAT, "%s: its scores are not finite", task->thing);
 done:
@@ -216,7 +197,7 @@ hearth_status recall_at(const recall_task *task, float threshold, recall_result 
     hearth_status status;
     TRY_OR(done, status, begin_counting(&c, task, error));
     count(&c);
-    uint32_t place = place_of(threshold), lower = place & ((1u << LOWER_BITS) - 1);
+    uint32_t place = float_place(threshold), lower = place & ((1u << LOWER_BITS) - 1);
     c.bin = place >> LOWER_BITS;
     share_count all = sum(c.tallies, 0, c.bins), through = sum(c.tallies, c.bin + 1, c.bins);
     c.lower = true;

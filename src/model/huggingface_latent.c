@@ -6,37 +6,48 @@
 
 #include <string.h>
 
-/* Returns whether a layer chooses positions itself, by the item of a list or the letter of a pattern that is of it; it begins with
- * F or S: "full", or "shared" with a layer before. */
-static hearth_status read_chooser(const folder_reader *r, const char *key, const char *text, uint8_t *chooses)
+/* Fills in which layers choose positions themselves, by a list with a word for each: others share the choice of a layer before. */
+static hearth_status read_choosers(const folder_reader *r, const char *key, const json_t *list, uint8_t *chooses)
 {
-    if (text[0] != 'f' && text[0] != 'F' && text[0] != 's' && text[0] != 'S')
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: has \"%.16s\", expected full or shared", r->name, key, text);
-    *chooses = text[0] == 'f' || text[0] == 'F';
+    if (!folder_lists_layers(r, list))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, key);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        if (!word || (strcmp(word, "full") != 0 && strcmp(word, "shared") != 0))
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: has %.16s, expected full or shared", r->name, key,
+                        word ? word : "no text");
+        chooses[i] = strcmp(word, "full") == 0;
+    }
     return HEARTH_OK;
 }
 
-/* Fills in which layers choose positions themselves: by a list, a pattern of letters, or all of every so many. */
-static hearth_status list_choosers(const folder_reader *r, uint8_t *chooses)
+/* The same by a letter for each layer, F or S. */
+static hearth_status read_letters(const folder_reader *r, const char *key, const char *letters, uint8_t *chooses)
 {
-    static const char types[] = "indexer_types", letters[] = "index_topk_pattern";
-    const json_t *list = json_object_get(r->config, types);
-    const char *pattern = json_string_value(json_object_get(r->config, letters));
-    uint32_t layers = r->hyper.layer_count, every = 1, offset = 2;
-    bool found, listed = list && !json_is_null(list);
+    if (strspn(letters, "FS") < r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not a letter F or S for each layer", r->name, key);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
+        chooses[i] = letters[i] == 'F';
+    return HEARTH_OK;
+}
+
+/* Finds out which layers do: those of a list or a pattern, else one of every so many, from the layer `offset` - 1 on. */
+static hearth_status find_choosers(const folder_reader *r, uint8_t *chooses)
+{
+    static const char types[] = "indexer_types", pattern[] = "index_topk_pattern";
+    const json_t *list = json_object_get(r->config, types), *letters = json_object_get(r->config, pattern);
+    uint32_t every = 1, offset = 2;
+    bool found;
+    if (list && !json_is_null(list))
+        return read_choosers(r, types, list, chooses);
+    if (json_is_string(letters))
+        return read_letters(r, pattern, json_string_value(letters), chooses);
+    if (letters && !json_is_null(letters))
+        return read_choosers(r, pattern, letters, chooses);
     TRY(json_get_uint(r->config, "index_topk_freq", &every, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "index_skip_topk_offset", &offset, &found, r->name, r->error));
-    if (listed && !folder_lists_layers(r, list))
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, types);
-    if (!listed && pattern && strlen(pattern) < layers)
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: has fewer letters than the model layers", r->name, letters);
-    for (uint32_t i = 0; i < layers; i++) {
-        const char *item = listed ? json_string_value(json_array_get(list, i)) : pattern ? pattern + i : NULL;
-        if (listed || pattern)
-            TRY(read_chooser(r, listed ? types : letters, item ? item : "", &chooses[i]));
-        else
-            chooses[i] = every < 2 || i + 1 < offset || (i + 1 - offset) % every == 0;
-    }
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
+        chooses[i] = every < 2 || i + 1 < offset || (i + 1 - offset) % every == 0;
     return HEARTH_OK;
 }
 
@@ -57,7 +68,7 @@ static hearth_status read_choice(folder_reader *r)
         return fail_memory(r->error, "indexer_types", layers);
     char key[KEY_SIZE];
     hyper_key(key, r->family, "attention.indexer.types");
-    hearth_status status = list_choosers(r, chooses);
+    hearth_status status = find_choosers(r, chooses);
     if (status == HEARTH_OK && memchr(chooses, 0, layers))
         status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, chooses, layers, r->error);
     mem_free(chooses);

@@ -170,10 +170,12 @@ hearth_status hyper_layer_bool(const hyper_reader *r, const char *name, uint32_t
     *found = e && e->type == VALUE_ARRAY;
     if (!*found)
         return HEARTH_OK;
-    if (e->item_type != VALUE_BOOL || (e->count != r->hyper->layer_count && /* some leave out what guesses ahead */
-                                       e->count != r->hyper->layer_count + r->hyper->draft_layers))
+    bool numbers = e->item_type == VALUE_U32 || e->item_type == VALUE_I32; /* as llama.cpp saves what it has read */
+    if ((e->item_type != VALUE_BOOL && !numbers) ||
+        (e->count != r->hyper->layer_count && /* some leave out what guesses ahead */
+         e->count != r->hyper->layer_count + r->hyper->draft_layers))
         return hyper_fail(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
-    *out = ((const uint8_t *)e->as.items)[layer] != 0;
+    *out = numbers ? ((const uint32_t *)e->as.items)[layer] != 0 : ((const uint8_t *)e->as.items)[layer] != 0;
     return HEARTH_OK;
 }
 

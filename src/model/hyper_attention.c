@@ -184,6 +184,8 @@ hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length", "is less than what rotates");
     if (a->query_rank == 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.q_lora_rank", "is 0, and positions are chosen");
+    if (a->window > 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.sliding_window", "is there, and positions are chosen");
     TRY(find_chooser(r, layer, &a->chosen_back));
     if (a->chosen_back == 0)
         a->index = index;
@@ -296,6 +298,9 @@ hearth_status hyper_read_growth(const hyper_reader *r)
         bool rotates = !f->windows_rotate || !windows || a->window > 0;
         a->norm_plain = plain && rotates;
         a->grows = h->score_growth > 0 && (f->growth == 0 || !rotates);
+        if (a->grows && a->chosen > 0)
+            return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.temperature_scale",
+                              "is there, and positions are chosen");
     }
     return HEARTH_OK;
 }

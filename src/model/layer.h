@@ -440,6 +440,11 @@ static inline size_t layer_mixer_bytes(const model_layer *l)
         bytes += matrix_bytes(all[i]);
     return bytes;
 }
+/* Returns the bytes of those that only score positions: they are not read where all are seen. */
+static inline size_t layer_scoring_bytes(const model_layer *l)
+{
+    return matrix_bytes(&l->index_query) + matrix_bytes(&l->index_weight);
+}
 /* Returns whether gates and queries are rows of one matrix in turns, head by head. */
 static inline bool layer_gates_in_query(const model_layer *l)
 {

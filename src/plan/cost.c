@@ -67,11 +67,18 @@ double cost_reading(const cost_model *c, const layer_load *l, int side, neuron_w
 double cost_mixer(const cost_model *c, const layer_load *l, int side, double context)
 {
     double seen = l->window > 0 && l->window < context ? l->window : context;
-    double read = l->kv_read_bytes * seen + (seen < context ? l->kv_score_bytes * context : 0);
+    double read = l->kv_read_bytes * seen + (seen < context ? l->kv_score_bytes * context + l->score_bytes : 0);
     if (!l->has_mixer)
         return 0;
     double seconds = c->sides[side][l->kind].mixer_seconds.value + read / rates_of(c, side)->whole.value;
     return seconds * c->ratios[side == SIDE_CPU ? COST_CPU_MIXERS : COST_DEVICE_MIXERS];
+}
+
+double cost_position(const cost_model *c, const layer_load *l, int side, double context)
+{
+    bool all = l->window == 0 || context < l->window;
+    double seconds = (all ? l->kv_read_bytes : l->kv_score_bytes) / rates_of(c, side)->whole.value;
+    return l->has_mixer ? seconds * c->ratios[side == SIDE_CPU ? COST_CPU_MIXERS : COST_DEVICE_MIXERS] : 0;
 }
 
 double cost_network(const cost_model *c, const layer_load *l, int side, neuron_work work, bool leads)
@@ -114,7 +121,7 @@ static side_cost assume_side(const cost_model *c, const layer_load *l, int side)
     double launch = side == SIDE_CPU ? c->on->job_seconds.value : c->device->kernel_seconds.value;
     int mixer = side == SIDE_CPU ? MIXER_JOBS : MIXER_LAUNCHES;
     int network = side == SIDE_CPU ? NETWORK_JOBS : NETWORK_LAUNCHES;
-    return (side_cost){assumed((l->mixer_bytes + 2 * l->state_bytes) / rate + mixer * launch),
+    return (side_cost){assumed((l->mixer_bytes - l->score_bytes + 2 * l->state_bytes) / rate + mixer * launch),
                        assumed(network * launch), assumed(side == SIDE_CPU ? 1 / CPU_SHARE : 1 / DEVICE_SHARE)};
 }
 

@@ -77,6 +77,8 @@ neuron_work cost_work(const layer_load *l, uint32_t begin, uint32_t end);
  * positions that are cached. leads: the side also reads what neurons share (layer_load.network_bytes): of a split layer the
  * device, which sends the CPU what comes out. */
 double cost_mixer(const cost_model *c, const layer_load *l, int side, double context);
+/* Returns how much longer the mixer takes with each further position that is cached. */
+double cost_position(const cost_model *c, const layer_load *l, int side, double context);
 double cost_network(const cost_model *c, const layer_load *l, int side, neuron_work work, bool leads);
 /* Returns the seconds that reading all this takes by the side's rates, unscaled. */
 double cost_reading(const cost_model *c, const layer_load *l, int side, neuron_work work, bool leads);

@@ -23,6 +23,7 @@ typedef struct layer_load {
     bool splits;            /* its neurons may lie on both sides                                                   */
     const char *lacks;      /* why it cannot be on a device; NULL: it can                                          */
     double mixer_bytes;     /* matrices of attention or of a recurrent mixer                                       */
+    double score_bytes;     /* of these, what is read only where fewer positions are seen than there are           */
     double kv_bytes;        /* keys and values of one position, and the key by which it may be chosen              */
     double kv_read_bytes;   /* what is read of a position that is seen, in the layer's own cache or another one's  */
     double kv_score_bytes;  /* of that key, which is read of every position where fewer are seen; 0: there is none */

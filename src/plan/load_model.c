@@ -17,7 +17,7 @@
 
 /* What makes layers alike. */
 typedef struct layer_traits {
-    uint64_t values[26];
+    uint64_t values[26]; /* as many as kind_of lists */
 } layer_traits;
 
 typedef struct describer {
@@ -289,6 +289,7 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .has_network = f->neuron_count > 0,
                        .lacks = lacks(l, e),
                        .mixer_bytes = (double)layer_mixer_bytes(l),
+                       .score_bytes = (double)layer_scoring_bytes(l),
                        .kv_bytes =
                            l->attention.keys_back == 0 ? (position_values(l) + score_values(l)) * d->value_bytes : 0,
                        .kv_read_bytes = position_values(l) * d->value_bytes,

@@ -246,11 +246,11 @@ static uint64_t hash_of(const plan *p)
 /* Returns how much longer a token takes with one more position cached. */
 static double position_seconds(const planner *p, const plan *out)
 {
-    double sum = 0, at = p->request->cached;
+    double sum = 0;
     for (uint32_t i = 0; i < out->layer_count; i++) {
         const layer_load *l = &p->load->layers[i];
         int side = out->layers[i].form == FORM_HOST ? SIDE_CPU : SIDE_DEVICE;
-        sum += cost_mixer(p->cost, l, side, at + 1) - cost_mixer(p->cost, l, side, at);
+        sum += cost_position(p->cost, l, side, p->request->cached);
     }
     return sum;
 }

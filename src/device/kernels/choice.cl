@@ -65,7 +65,7 @@ INLINE uint count_from(GLOBAL const float *scores, uint n, uint rank, LOCAL uint
 {
     uint count = 0;
     for (uint p = LANE; p < n; p += LANES)
-        count += order_of(scores[p]) >= rank;
+        count += rank_of(scores[p]) >= rank;
     return group_sum_uint(count, scratch);
 }
 
@@ -77,7 +77,7 @@ INLINE void set_bits(GLOBAL const float *scores, uint n, uint rank, uint equal, 
     for (uint base = 0; base < words; base += LANES) {
         uint w = base + LANE, above = 0, tied = 0, all;
         for (uint i = 0; i < 32 && 32 * w + i < n; i++) {
-            uint own = order_of(scores[32 * w + i]);
+            uint own = rank_of(scores[32 * w + i]);
             above |= (uint)(own > rank) << i;
             tied |= (uint)(own == rank) << i;
         }

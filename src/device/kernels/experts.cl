@@ -2,12 +2,6 @@
  * that have one, score tells which of them the experts' own masks let through, and weigh multiplies activations by the
  * shares. In between, lists work as in layers without experts. */
 
-/* As order_of, but NaN is the greatest: a broken expert is to be chosen, so that the result shows it. */
-INLINE uint rank_of(float value)
-{
-    return value == value ? order_of(value) : 0xffffffffu;
-}
-
 /* Returns how many of n values are better than the own-th: greater, or equal at an earlier place. */
 INLINE uint better_than(LOCAL const float *values, uint n, uint own)
 {

@@ -278,8 +278,8 @@
     B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
         V(chosen) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
 /* Sets the bits of the `chosen` positions with the highest scores, of equal ones the first, in seen [T][splits][SPLIT_WORDS]: bit
- * p % 32 of word p / 32 is of position p. Those of the row's splits without a chosen position become 0. scores as above; none is
- * -0.   items: most_rows */
+ * p % 32 of word p / 32 is of position p. Those of the row's splits without a chosen position become 0. scores as above; NaN is the
+ * highest.   items: most_rows */
 #define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
 /* attend, without windows, of which rows from the position `chosen` on see the positions whose bits are set. items: as attend */

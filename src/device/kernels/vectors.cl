@@ -119,6 +119,12 @@ INLINE uint order_of(float value)
     return magnitude > 0x7f800000u ? 0 : ordered;
 }
 
+/* As order_of, but NaN is the greatest: what is broken, an expert or a position, is to be chosen, so that the result shows it. */
+INLINE uint rank_of(float value)
+{
+    return value == value ? order_of(value) : 0xffffffffu;
+}
+
 /* Returns whether the first candidate is better: its value is greater, or equal at an earlier place. */
 INLINE bool is_better(uint value, uint place, uint than_value, uint than_place)
 {
