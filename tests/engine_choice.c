@@ -56,8 +56,8 @@ static void the_highest_are_chosen(void **state)
         choose_positions(scores, n, k, seen);
         for (size_t i = 0; i < 32 * words; i++) {
             size_t better = i < n ? 0 : k;
-            for (size_t other = 0; better < k && other < n; other++)
-                better += scores[other] > scores[i] || (scores[other] == scores[i] && other < i);
+            for (size_t other = 0; other < n && better < k; other++)
+                better += scores[other] > scores[i] || (other < i && scores[other] == scores[i]);
             assert_int_equal(seen[i / 32] >> i % 32 & 1, better < k);
         }
     }

@@ -722,9 +722,9 @@ static void check_choose(check *c, device *d, uint64_t *rng)
                 expect_same(c, "bits of a row that sees everything", before + t * words, seen + t * words, words * 4);
             for (size_t i = 0; n > chosen && i < end; i += 1 + n / 500 * random_below(rng, 9)) {
                 size_t better = i < n ? 0 : chosen;
-                for (size_t k = 0; better < chosen && k < n; k++)
+                for (size_t k = 0; k < n && better < chosen; k++)
                     better += float_place(own[k]) > float_place(own[i]) ||
-                              (float_place(own[k]) == float_place(own[i]) && k < i);
+                              (k < i && float_place(own[k]) == float_place(own[i]));
                 bool want = better < chosen;
                 expect(c, "the positions with the highest scores are chosen",
                        (seen[t * words + i / 32] >> i % 32 & 1) == want);
