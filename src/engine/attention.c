@@ -221,22 +221,21 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
 }
 
 /* Computes what the heads read of each row of the batch. */
-static void attend_all(const attention_job *job, size_t count)
+static void attend_all(attention_job job, size_t count)
 {
-    scratch *b = &job->s->scratch;
-    const attention_shape *a = &job->l->attention;
-    pool *threads = job->s->engine->runtime->threads;
+    scratch *b = &job.s->scratch;
+    const attention_shape *a = &job.l->attention;
+    pool *threads = job.s->engine->runtime->threads;
     size_t items = (size_t)a->kv_head_count * group_items(a);
-    cut_rows(job, count);
-    pool_run(threads, b->piece_count * items, 1, attend_heads, (void *)job);
+    cut_rows(&job, count);
+    pool_run(threads, b->piece_count * items, 1, attend_heads, &job);
     for (size_t i = 0; i < count; i++) {
         if (!choice_limits(a, b->position[i]))
             continue;
-        attend_cache keys = choice_gather(job->s, job->layer, i);
-        attention_job alone = *job;
-        alone.chosen = &keys;
+        attend_cache keys = choice_gather(job.s, job.layer, i);
+        job.chosen = &keys;
         b->pieces[0] = (row_piece){(uint32_t)i, 1};
-        pool_run(threads, items, 1, attend_heads, &alone);
+        pool_run(threads, items, 1, attend_heads, &job);
     }
 }
 
@@ -301,7 +300,7 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
         project(s, l, count);
     pool_run(threads, count, 1, place_rows, &job);
     choice_make(s, layer, count);
-    attend_all(&job, count);
+    attend_all(job, count);
     if (a->gate_length > 0)
         pool_run(threads, count, 1, gate_rows, &job);
     if (a->compressed > 0)

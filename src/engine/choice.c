@@ -161,12 +161,13 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
 
 /* ------------------------------------------------------------------ keys together */
 
-/* Lists the positions whose bits are set. */
-static void list_positions(const uint32_t *seen, size_t words, uint32_t *list)
+/* Lists the positions whose bits are set, at most so many: the bits may be those that a device has set. */
+static void list_positions(const uint32_t *seen, size_t words, size_t most, uint32_t *list)
 {
+    size_t n = 0;
     for (size_t w = 0; w < words; w++)
-        for (uint32_t bits = seen[w]; bits != 0; bits &= bits - 1)
-            *list++ = (uint32_t)(32 * w) + (uint32_t)__builtin_ctz(bits);
+        for (uint32_t bits = seen[w]; bits != 0 && n < most; bits &= bits - 1)
+            list[n++] = (uint32_t)(32 * w) + (uint32_t)__builtin_ctz(bits);
 }
 
 /* Items are chosen positions. */
@@ -187,7 +188,7 @@ attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
     const model_layer *l = &s->engine->model->layers[layer];
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
     size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
-    list_positions(b->choice.seen + row * choice_words(s), words, b->choice.list);
+    list_positions(b->choice.seen + row * choice_words(s), words, l->attention.chosen, b->choice.list);
     pool_run(s->engine->runtime->threads, l->attention.chosen, 64, gather_keys, &c);
     return (attend_cache){.key = b->choice.keys,
                           .value = b->choice.keys,
