@@ -1,4 +1,5 @@
-/* choice.h - chosen positions on the CPU (attention_shape.chosen): which of those before it a token sees. */
+/* choice.h - chosen positions on the CPU (attention_shape.chosen): which of those before it a token sees
+ * (docs/decisions/020-chosen-positions.md). */
 #ifndef ENGINE_CHOICE_H
 #define ENGINE_CHOICE_H
 
