@@ -226,6 +226,18 @@ static void exaone_as_published(void **state)
                    "architectures: OtherForCausalLM is not supported (known for exaone_moe: Exaone");
 }
 
+/* Which layers have windows need not be said where it is every one but the first of four; only bases that are 0 may differ. */
+static void granite_windows(void **state)
+{
+    (void)state;
+    json_t *config = config_of("granite-swa");
+    json_object_del(config, "layer_types");
+    expect_same("granite-swa", config, NULL);
+    config = config_of("granite-swa");
+    json_array_set_new(json_object_get(config, "layer_rope_theta"), 2, json_real(10000));
+    expect_refused("granite-swa", config, "layer_rope_theta: bases differ");
+}
+
 /* OLMo 3's first configs have one base, and the scaling that windows do without. */
 static void scaled_without_windows(void **state)
 {
@@ -733,6 +745,7 @@ int main(void)
                                        cmocka_unit_test(step_alone),
                                        cmocka_unit_test(step_as_saved),
                                        cmocka_unit_test(cohere_with_experts),
+                                       cmocka_unit_test(granite_windows),
                                        cmocka_unit_test(exaone_as_saved),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(floats_of_8_bits)};

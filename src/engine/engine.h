@@ -49,10 +49,9 @@ typedef struct engine_layer {
     uint32_t row_count;
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
-    uint32_t
-        cache_index; /* of its keys among the layers of the cache, or of its state among the recurrent ones, of its side;
-                             where it reads the keys of another layer, that one's */
-    uint32_t index_cache; /* likewise, of the keys by which it chooses positions */
+    /* Where its keys lie among the layers of the cache, or its state among the recurrent ones, of its side; where it reads the keys of
+     * another layer, that one's. Likewise the keys by which it chooses positions. */
+    uint32_t cache_index, index_cache;
 } engine_layer;
 
 struct hearth_engine {

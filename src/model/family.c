@@ -59,7 +59,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     TENSORS(llama_tensors, exaone_moe_layer)
 
 #define GRANITE_SWA                                                                                          \
-    .rotation_listed = true, .unit_scale = true, .folder_window = true, .windows_listed = true, .default_window = 128, \
+    .rotation_listed = true, .unit_scale = true, .folder_window = true, .windows_said = true, .default_window = 128, \
     .without_window = {.period = 4, .first = true}, .default_epsilon = 1e-5f, .folder_tied = true, .activation = FFN_SILU, \
     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, granite_swa_layer)
 

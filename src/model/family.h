@@ -256,6 +256,7 @@ typedef struct family {
 
     bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
     bool windows_listed;            /* ... and only where it has layer_types                                 */
+    bool windows_said;              /* GGUF has attention.sliding_window_pattern even where it is without_window's */
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none       */
     uint32_t file_window;           /* where a GGUF file lacks the key; 0: none                              */
     bool chunked;                   /* layers with a window see their own chunk (attention_shape.chunked)    */

@@ -273,31 +273,39 @@ hearth_status folder_check_layers(const folder_reader *r, const char *key, layer
     return HEARTH_OK;
 }
 
-/* Reads which layers have the window; a key is set only where the family's pattern does not say it. */
+/* Reads whether layer_types gives a layer the window. */
+static hearth_status read_layer_type(const folder_reader *r, uint32_t layer, uint8_t *windowed)
+{
+    const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
+    *windowed = type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0;
+    if (!*windowed && (!type || strcmp(type, "full_attention") != 0))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
+                    type ? type : "(no text)");
+    return HEARTH_OK;
+}
+
+/* Reads which layers have the window; a key is set where the family's pattern does not say it, or llama.cpp wants it in any case. */
 static hearth_status read_window_layers(folder_reader *r)
 {
     const json_t *list = json_object_get(r->config, "layer_types");
     uint32_t layers = r->hyper.layer_count;
-    bool as_pattern = true;
-    if (!list || json_is_null(list))
+    bool listed = list && !json_is_null(list), said = r->family->windows_listed || r->family->windows_said;
+    if (!listed && !r->family->windows_said)
         return HEARTH_OK;
-    if (!folder_lists_layers(r, list))
+    if (listed && !folder_lists_layers(r, list))
         return fail(r->error, HEARTH_FORMAT, "%s: layer_types: is not an array of one name per layer", r->name);
     uint8_t *windowed = mem_new(layers);
     if (!windowed)
         return fail_memory(r->error, "layer_types", layers);
     hearth_status status = HEARTH_OK;
     for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
-        const char *type = json_string_value(json_array_get(list, i));
-        windowed[i] = type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0;
-        if (!type || (!windowed[i] && strcmp(type, "full_attention") != 0))
-            status = fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
-                          type ? type : "(no text)");
-        as_pattern &= windowed[i] == !in_pattern(r->family->without_window, i);
+        windowed[i] = !in_pattern(r->family->without_window, i);
+        status = listed ? read_layer_type(r, i, &windowed[i]) : HEARTH_OK;
+        said |= windowed[i] == in_pattern(r->family->without_window, i);
     }
     char key[KEY_SIZE];
     hyper_key(key, r->family, "attention.sliding_window_pattern");
-    if (status == HEARTH_OK && (!as_pattern || r->family->windows_listed)) /* llama.cpp wants it of those in any case */
+    if (status == HEARTH_OK && said)
         status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, windowed, layers, r->error);
     mem_free(windowed);
     return status;
