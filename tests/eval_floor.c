@@ -52,8 +52,8 @@ static void open_engine(fixture *f, uint32_t layers, uint32_t neurons)
                POSITIONS * (double)engine_position_bytes(f->engine, HEARTH_KV_F16);
 }
 
-/* What is read of what is kept: of layers with a window no more positions than it has, of layers that choose them so many and all
- * keys that score; nothing is scored where all are seen. By the shapes of small models, in F16. */
+/* What is read of what is kept: of layers with a window no more positions than it has, of layers that choose them so many, and what
+ * scores all, keys and matrices; nothing is scored where all are seen. By the shapes of small models, in F16 and BF16. */
 static void read_positions(void **state)
 {
     (void)state;
@@ -63,9 +63,10 @@ static void read_positions(void **state)
     } cases[] = {
         {"gemma3", 10, 2 * 10 * 6 * 2 * 16}, /* 6 layers with a key and a value of 16, of which 5 see 16 positions */
         {"gemma3", 30.5, 2 * (30.5 + 5 * 16) * 2 * 16},
-        {"deepseek32", 12, 2 * 12 * 3 * 40}, /* 3 layers with a key of 40, which score by keys of 64 and see 12 */
-        {"deepseek32", 31, 2 * 3 * (12 * 40 + 31 * 64)},
-        {"glm-dsa", 31, 2 * (5 * 12 * 40 + 2 * 31 * 64)}}; /* of 5 layers 2 choose */
+        {"deepseek32", 12, 2 * 12 * 3 * 40}, /* 3 layers with a key of 40, which see 12 ... */
+        /* ... and score by a key of 64, by 6 queries of 64 made of 24 values, and by 6 weights made of 64 */
+        {"deepseek32", 31, 2 * 3 * (12 * 40 + 31 * 64 + 6 * 64 * 24 + 6 * 64)},
+        {"glm-dsa", 31, 2 * (5 * 12 * 40 + 2 * (31 * 64 + 6 * 64 * 24 + 6 * 64))}}; /* of 5 layers 2 choose */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[600];
         stack s;
