@@ -7,6 +7,7 @@
 #include "../src/device/driver.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,7 +371,43 @@ static long fake_count(const char *name)
     return count ? count() : 0;
 }
 
-/* "list": a row of the list per line. "run": opens opencl:0 and runs a small program; what came of it, how many objects
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* Who handles four signals. */
+static void print_signals(const char *when)
+{
+    static const int numbers[] = {SIGBUS, SIGINT, SIGPIPE, SIGFPE};
+    printf("%s:", when);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction now;
+        sigaction(numbers[i], NULL, &now);
+        printf(" %s", now.sa_handler == on_signal ? "program"
+                      : now.sa_handler == SIG_IGN ? "ignored"
+                      : now.sa_handler == SIG_DFL ? "nobody"
+                                                  : "driver");
+    }
+    putchar('\n');
+}
+
+static void watch_signals(void)
+{
+    static device_found found[MOST_FOUND];
+    device *d = NULL;
+    signal(SIGBUS, on_signal);
+    signal(SIGINT, on_signal);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGFPE, SIG_DFL);
+    device_list(found, MOST_FOUND, NULL);
+    print_signals("listed");
+    if (device_open(&d, "opencl:0", NULL, NULL) == HEARTH_OK)
+        print_signals("opened");
+    device_close(d);
+}
+
+/* "list": a row of the list per line. "signals": who handles some after a list and after opening. "run": opens opencl:0 and runs a small program; what came of it, how many objects
  * of the fake were not released, and how many too early. Returns the exit status. */
 static int child(const char *what)
 {
@@ -381,6 +418,10 @@ static int child(const char *what)
             if (strncmp(found[i].spec, "opencl", 6) == 0)
                 printf("%s|%s|%d|%s\n", found[i].spec, found[i].name, found[i].usable, found[i].problem);
         }
+        return 0;
+    }
+    if (strcmp(what, "signals") == 0) {
+        watch_signals();
         return 0;
     }
     hearth_error error = {0};
@@ -588,6 +629,8 @@ static void faults_of_devices(void **state)
     const char *text = output_of("run", "FAKE_OPENCL", "stuck");
     assert_says(text, "a program was not done within 0.5 seconds");
     assert_says(text, "|0 early");
+    assert_string_equal(output_of("signals", "FAKE_OPENCL", "signals"), "listed: program program ignored driver\n"
+                                                                        "opened: program program ignored driver\n");
     unsetenv("LD_LIBRARY_PATH");
     if (kept)
         setenv("LD_LIBRARY_PATH", kept, 1);

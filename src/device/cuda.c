@@ -172,8 +172,7 @@ static void cuda_close(device *base)
         return; /* leaked, see cuda_device.h */
     if (d->context != NULL) {
         (void)cuda_enter(base, NULL);
-        if (d->staged_bytes > 0 && !base->lost)
-            (void)settle(d);
+        (void)cuda_settle(d, NULL);
         if (d->staging != NULL)
             d->api.host_free(d->staging);
         if (d->clock_word != NULL)
@@ -253,8 +252,8 @@ static void cuda_buffer_destroy(device_buffer *b)
 {
     cuda_device *d = (cuda_device *)b->device;
     (void)cuda_enter(b->device, NULL);
-    if (d->staged_bytes > 0 && !d->base.lost) /* a write may be on its way to it */
-        (void)settle(d);
+    /* A write may be on its way to it, on a lost device, too: no program runs any more, so this waits for no answer. */
+    (void)cuda_settle(d, NULL);
     if (b->place == DEVICE_PINNED)
         d->api.host_free(b->host);
     else

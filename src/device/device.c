@@ -1,5 +1,6 @@
 /* device.c - devices and their memory: the table of drivers, budgets and memory in use, injected faults. Programs are
  * in program.c. Independent of how any driver works inside. */
+#include "handlers.h"
 #include "probe.h"
 #include "times.h"
 
@@ -58,8 +59,13 @@ hearth_status device_lost(const device *d, const char *what, hearth_error *error
 static size_t list_driver(const driver *d, const char *cache_folder, device_found *rows, size_t capacity)
 {
     char problem[PROBE_TEXT_SIZE];
-    if (probe_driver(d, cache_folder, PROBE_PATIENCE_SECONDS, problem))
-        return d->list(rows, capacity);
+    if (probe_driver(d, cache_folder, PROBE_PATIENCE_SECONDS, problem)) {
+        handlers program;
+        handlers_save(&program);
+        size_t count = d->list(rows, capacity);
+        handlers_restore(&program);
+        return count;
+    }
     if (capacity > 0) {
         rows[0] = (device_found){0};
         snprintf(rows[0].spec, sizeof rows[0].spec, "%s", d->name);
@@ -117,7 +123,12 @@ hearth_status device_open(device **out, const char *spec, const char *cache_fold
     if (!probe_driver(row, cache_folder, PROBE_PATIENCE_SECONDS, problem))
         return fail(error, HEARTH_DEVICE, "%s: %s", row->name, problem);
     device *d = NULL;
-    TRY(row->open(&d, &options, error));
+    handlers program;
+    handlers_save(&program);
+    hearth_status status = row->open(&d, &options, error);
+    handlers_restore(&program);
+    if (status != HEARTH_OK)
+        return status;
     d->driver = row;
     d->options = options;
     d->patience_seconds = DEVICE_PATIENCE_SECONDS;
@@ -125,7 +136,7 @@ hearth_status device_open(device **out, const char *spec, const char *cache_fold
         d->budget_bytes = options.memory_bytes;
     else if (d->budget_bytes == 0)
         d->budget_bytes = d->free_bytes / 10 * 9; /* the rest is for the driver and other programs */
-    hearth_status status = times_open(d, error);
+    status = times_open(d, error);
     if (status != HEARTH_OK) {
         row->close(d);
         return status;
