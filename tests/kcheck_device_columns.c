@@ -189,15 +189,27 @@ static double softplus(double x)
     return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
+/* Returns what a column keeps, of what the matrices have made, and its bias, whose sum is rounded once. lowest: 0, or below. */
+static rough kept_of(double made, double bias, double rate, double lowest)
+{
+    double x = made + bias, slip_x = EPSILON * fabs(x), size = softplus(x);
+    double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * slip_x), exponent = rate * size;
+    if (lowest < 0) {
+        double share = sigmoid(rate * x);
+        exponent = lowest * share;
+        slip = fabs(exponent) * (SIGMOID_ERROR + fabs(rate) * 2 * slip_x + 2 * EPSILON);
+    }
+    double kept = exp(exponent);
+    return (rough){kept, kept * (expm1(slip) + EXP_ERROR) + TINY};
+}
+
 /* Checks one value of a head's vectors. units: what scales its query and its key, both within `error` of their share. */
 static void compare_delta(check *c, const vectors *v, const float *got, size_t t, size_t i, const double *units,
-                          double error, double bias, double rate)
+                          double error, rough decay)
 {
     double query = of(v, v->x, t, WKV_QUERY, i) * units[0], key = of(v, v->x, t, WKV_KEY, i) * units[1];
-    double x = of(v, v->x, t, WKV_DECAY, i) + bias, size = softplus(x), kept = exp(rate * size);
     rough gain = logistic(of(v, v->x, t, WKV_SHARE, i / v->n), 0);
-    double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * EPSILON * fabs(x)), taken = gain.value * key;
-    double decay_error = kept * (expm1(slip) + EXP_ERROR) + TINY;
+    double taken = gain.value * key, kept = decay.value, decay_error = decay.error;
     size_t at = t * v->stride + i;
     expect_close(c, at + WKV_QUERY * v->pitch, query, of(v, got, t, WKV_QUERY, i), fabs(query) * error + TINY);
     expect_close(c, at + WKV_DECAY * v->pitch, kept, of(v, got, t, WKV_DECAY, i), decay_error);
@@ -215,13 +227,16 @@ static void check_delta(check *c, device *d, uint64_t *rng)
     for (size_t s = 0; s < 21; s++) {
         vectors v = vectors_new(s, random_count(rng), 3, rng);
         float *bias = value_array(v.width, 2, rng), *rates = value_array(v.heads, 4, rng);
+        float lowest = s % 2 ? -5 : 0;
         for (size_t h = 0; h < v.heads; h++)
-            rates[h] = -fabsf(rates[h]);
-        snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu rows", v.heads, v.n, v.count);
+            rates[h] = lowest < 0 ? fabsf(rates[h]) : -fabsf(rates[h]);
+        snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu rows, %s", v.heads, v.n, v.count,
+                 lowest < 0 ? "with a floor" : "without a floor");
         room rooms[] = {step_new(d, (uint32_t)v.count, NULL, NULL, NULL), float_room(d, v.x, v.count * v.stride),
                         float_room(d, bias, v.width), float_room(d, rates, v.heads)};
         DEVICE_DO(c, d, DEVICE_kda_prepare, CHECKED_ROWS * v.heads, room_of(&rooms[0]), room_of(&rooms[1]),
-                  room_of(&rooms[2]), room_of(&rooms[3]), UINT(v.heads), UINT(v.n), UINT(v.pitch), UINT(v.stride));
+                  room_of(&rooms[2]), room_of(&rooms[3]), UINT(v.heads), UINT(v.n), UINT(v.pitch), UINT(v.stride),
+                  FLOAT(lowest));
         float *got = content_of(c, &rooms[1]);
         for (size_t t = 0; t < v.count; t++) {
             expect_same(c, "values", v.x + t * v.stride + WKV_VALUE * v.pitch, got + t * v.stride + WKV_VALUE * v.pitch,
@@ -234,8 +249,9 @@ static void check_delta(check *c, device *d, uint64_t *rng)
                 }
                 const double units[] = {1 / sqrt(squares[0] * (double)v.n), 1 / sqrt(squares[1])};
                 for (size_t i = h; i < h + v.n; i++)
-                    compare_delta(c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON, (double)bias[i],
-                                  (double)rates[h / v.n]);
+                    compare_delta(
+                        c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON,
+                        kept_of(of(&v, v.x, t, WKV_DECAY, i), (double)bias[i], (double)rates[h / v.n], (double)lowest));
             }
         }
         free_rooms(rooms, COUNT_OF(rooms));

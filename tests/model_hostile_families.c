@@ -114,6 +114,12 @@ static const struct {
     {"kimi-linear", "kimi-linear.kda.head_dim", 'u', 1u << 20, HEARTH_FORMAT, "makes too large a state"},
     {"kimi-linear", "kimi-linear.ssm.conv_kernel", 'u', 1, HEARTH_FORMAT, "ssm.conv_kernel: is below 2 or too large"},
     {"kimi-linear", "kimi-linear.ssm.conv_kernel", 'u', 3, HEARTH_FORMAT, "ssm_conv1d_q.weight: is 4 x"},
+    {"ling3", "bailingmoe3.kda.gate_lower_bound", 'f', 0, HEARTH_FORMAT,
+     "kda.gate_lower_bound: is not a number below 0"},
+    {"ling3", "bailingmoe3.kda.gate_lower_bound", 'f', -INFINITY, HEARTH_FORMAT, "gate_lower_bound: is not a number"},
+    {"ling3", "bailingmoe3.kda.safe_gate", 'n', 0, HEARTH_UNSUPPORTED, "kda.safe_gate: is false, which is not"},
+    {"ling3", "bailingmoe3.rope.dimension_sections", 'u', 1, HEARTH_UNSUPPORTED,
+     "rope.dimension_sections: of pictures are not supported of this architecture"},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 0, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 48, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.attention.gate_lora_rank", 'u', 0, HEARTH_FORMAT, "gate_lora_rank: is 0 or too large"},
@@ -187,6 +193,8 @@ static hearth_status set_key(checkpoint *c, const char *key, char type, double v
         return checkpoint_set_f32(c, key, (float)value, error);
     if (type == 's' || type == 'r')
         return checkpoint_set_string(c, key, span_of(type == 's' ? "silu_limited" : "relu"), error);
+    if (type == 'n')
+        return checkpoint_set_bool(c, key, false, error);
     return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
 }
 

@@ -144,7 +144,10 @@ void record_kda(const recorder *r, uint32_t layer)
     static const struct {
         unsigned mixer, to;
     } whole[] = {{MIXER_QUERY, WKV_QUERY}, {MIXER_KEY, WKV_KEY}, {MIXER_VALUE, WKV_VALUE}, {MIXER_BETA, WKV_SHARE}};
-    static const low_rank_use maps[] = {MAP_DECAY, MAP_GATE};
+    static const struct {
+        low_rank_use which;
+        unsigned to;
+    } maps[] = {{MAP_DECAY, WKV_DECAY}, {MAP_GATE, WKV_GATE}};
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     const recurrent_shape *shape = &r->model->layers[layer].recurrent;
@@ -160,15 +163,18 @@ void record_kda(const recorder *r, uint32_t layer)
         record_stack(r, &l->inputs[whole[i].mixer], l->inputs[whole[i].mixer].rows, &in, all_rows,
                      (output){v->projected, whole[i].to * pitch, row.stride}, FINISH_STORE);
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
-        const device_matrix *first = &l->low_rank[maps[i]].in;
-        record_stack(r, first, first->rows, &in, all_rows, (output){v->low_rank, hidden.at[maps[i]], first->rows},
+        const device_matrix *first = &l->low_rank[maps[i].which].in;
+        output narrow = {v->low_rank, hidden.at[maps[i].which], first->rows};
+        output all = {v->projected, maps[i].to * pitch, row.stride};
+        record_stack(r, first, first->rows, &in, all_rows, shape->ranks[maps[i].which] > 0 ? narrow : all,
                      FINISH_STORE);
     }
-    widen(r, layer, MAP_DECAY, WKV_DECAY);
-    widen(r, layer, MAP_GATE, WKV_GATE);
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (shape->ranks[maps[i].which] > 0)
+            widen(r, layer, maps[i].which, maps[i].to);
     record_convolve(r, layer, &row);
     LAUNCH(r, DEVICE_kda_prepare, r->rows * heads, BUFFER(v->projected), BUFFER(l->step_bias), BUFFER(l->decay),
-           UINT(heads), UINT(n), UINT(pitch), UINT(row.stride));
+           UINT(heads), UINT(n), UINT(pitch), UINT(row.stride), FLOAT(shape->decay_floor));
     step_states(r, layer);
     LAUNCH(r, DEVICE_norm_gated, r->rows * heads, BUFFER(v->mixed),
            BUFFER_FROM(v->projected, WKV_GATE * pitch * sizeof(float)), BUFFER(l->recurrent_norm), UINT(heads), UINT(n),

@@ -39,17 +39,18 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
 {
     const attention_shape *a = &l->attention;
     uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a);
+    const mixer_input gates = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"};
     const mixer_input latent[MIXER_INPUTS] = {
         [MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q, a->query_rank > 0 ? a->query_rank : l->q.rows,
                          "attn_q"},
         [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"},
         [MIXER_INDEX_KEY] = {&l->index_key, a->index.head_length, "indexer.attn_k"},
-        [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"}};
-    const mixer_input attention[] = {
-        [MIXER_QUERY] = {&l->q, query, "attn_q"},
-        [MIXER_KEY] = {&l->k, key, "attn_k"},
-        [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
-        [MIXER_GATE] = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"}};
+        [MIXER_INDEX_WEIGHT] =
+            a->gate_length > 0 ? gates : (mixer_input){&l->index_weight, a->index.head_count, "indexer.proj"}};
+    const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
+                                     [MIXER_KEY] = {&l->k, key, "attn_k"},
+                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
+                                     [MIXER_GATE] = gates};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
                                      [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
                                      [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},

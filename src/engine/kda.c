@@ -27,23 +27,33 @@ static void join_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Multiplies the input with all matrices that read it, and what two of them make with those behind them. */
+/* Multiplies the input with all matrices that read it, and what the first ones of low rank make with those behind them. */
 static void project(kda_job *job, size_t count)
 {
     const model_layer *l = job->l;
     scratch *b = &job->s->scratch;
     const column_buffers *c = &b->columns;
-    float *gates = c->hidden + count * l->recurrent.ranks[MAP_DECAY];
+    const uint32_t *ranks = l->recurrent.ranks;
+    float *gates = c->hidden + count * ranks[MAP_DECAY];
     const product of_input[] = {{&l->q, c->query},
                                 {&l->k, c->key},
                                 {&l->v, c->value},
                                 {&l->beta, b->beta},
-                                {&l->low_rank[MAP_DECAY].in, c->hidden},
-                                {&l->low_rank[MAP_GATE].in, gates}};
+                                {&l->low_rank[MAP_DECAY].in, ranks[MAP_DECAY] > 0 ? c->hidden : c->decay},
+                                {&l->low_rank[MAP_GATE].in, ranks[MAP_GATE] > 0 ? gates : b->recurrent_gate}};
     multiply(job->s, b->normed, count, of_input, sizeof of_input / sizeof *of_input);
-    multiply(job->s, c->hidden, count, &(product){&l->low_rank[MAP_DECAY].out, c->decay}, 1);
-    multiply(job->s, gates, count, &(product){&l->low_rank[MAP_GATE].out, b->recurrent_gate}, 1);
+    if (ranks[MAP_DECAY] > 0)
+        multiply(job->s, c->hidden, count, &(product){&l->low_rank[MAP_DECAY].out, c->decay}, 1);
+    if (ranks[MAP_GATE] > 0)
+        multiply(job->s, gates, count, &(product){&l->low_rank[MAP_GATE].out, b->recurrent_gate}, 1);
     pool_run(job->s->engine->runtime->threads, count, 1, join_rows, job);
+}
+
+/* Returns what a column of a head's state keeps, of what the matrices have made of the input, with its bias. */
+static float kept(const model_layer *l, size_t head, float x)
+{
+    float floor = l->recurrent.decay_floor, rate = l->decay[head];
+    return expf(floor < 0 ? floor / (1 + expf(-rate * x)) : rate * forward_softplus(x));
 }
 
 /* Items are rows. Makes what the steps begin with of what was convolved. */
@@ -64,7 +74,7 @@ static void prepare_rows(void *context, size_t begin, size_t end, unsigned worke
         for (size_t k = 0; k < width; k++) {
             size_t h = k / n, at = i * width + k;
             float gain = 1 / (1 + expf(-b->beta[i * heads + h]));
-            c->decay[at] = expf(l->decay[h] * forward_softplus(c->decay[at] + l->low_rank[MAP_DECAY].bias[k]));
+            c->decay[at] = kept(l, h, c->decay[at] + l->low_rank[MAP_DECAY].bias[k]);
             c->asked[at] = c->decay[at] * key[k];
             c->key[at] = c->removed[at] = gain * key[k];
         }

@@ -110,12 +110,14 @@ void latent_project(hearth_session *s, uint32_t layer, size_t count)
     const scratch *b = &s->scratch;
     const attention_shape *a = &l->attention;
     latent_job job = {.s = s, .a = a, .l = l};
-    if (a->query_rank > 0) {
-        multiply(s, b->normed, count, (product[]){{&l->query_in, b->query_in}, {&l->k, b->short_key}}, 2);
+    bool narrow = a->query_rank > 0;
+    const product of_input[] = {narrow ? (product){&l->query_in, b->query_in} : (product){&l->q, b->short_query},
+                                {&l->k, b->short_key},
+                                {&l->attention_gate, b->gated_query}};
+    multiply(s, b->normed, count, of_input, l->attention_gate.data ? 3 : 2);
+    if (narrow) {
         norm_rows(s, &l->query_in_norm, a->query_rank, count, b->query_in);
         multiply(s, b->query_in, count, &(product){&l->q, b->short_query}, 1);
-    } else {
-        multiply(s, b->normed, count, (product[]){{&l->q, b->short_query}, {&l->k, b->short_key}}, 2);
     }
     pool_run(s->engine->runtime->threads, count, 1, place_rotated, &job);
     multiply_all(&job, count, &l->key_up, (head_values){b->short_query, short_query(a), 0, a->unrotated},

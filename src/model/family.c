@@ -52,6 +52,13 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},   \
     TENSORS(bailing_tensors, bailing_layer)
 
+#define LING3                                                                                                \
+    .latent_attention = true, .gated_attention = true, .rope_base = 6000000, .mixers = MIXERS_KEYS,          \
+    .recurrence = RECURRENCE_KDA, .decay_floors = true, .silu_limits = true, .scoring = ROUTER_SIGMOID,      \
+    .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
+    .required = {NO_ATTENTION_BIAS, {"use_bias", false, false}, {"no_kda_lora", true, true}, {"kda_safe_gate", true, true}}, \
+    TENSORS(bailing_tensors, ling3_layer)
+
 #define EXAONE_MOE                                                                                           \
     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096,           \
     .without_window = {.period = 4}, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",     \
@@ -373,6 +380,9 @@ const family families[] = {
      .latent_attention = true, .unrotated = true, .mixers = MIXERS_KEYS, .recurrence = RECURRENCE_KDA, .scoring = ROUTER_SIGMOID,
      .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,
      .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}}, TENSORS(llama_tensors, kimi_linear_layer)},
+    /* Ling 3: Kimi Delta Attention whose decays have a floor, and latent attention with a gate for each head */
+    {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingHybridForCausalLM", LING3},
+    {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingMoeV3ForCausalLM", LING3},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,

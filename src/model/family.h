@@ -175,7 +175,7 @@ enum tensor_rule_flags {
     TENSOR_OF_ATTENTION = 4194304,  /* only in layers whose mixer is attention ...                           */
     TENSOR_OF_RECURRENT = 8388608,  /* ... is recurrent                                                      */
     TENSOR_FLAT = 16777216,         /* its rows are a vector, not weights to multiply: always float          */
-    TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a)                             */
+    TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a), or exp(a) where decays have a floor */
     TENSOR_OF_LATENT = 67108864,    /* only in layers whose experts read and write another width             */
     TENSOR_VALUE_ROWS = 134217728,  /* a folder has the heads of values (RECURRENCE_DELTA) of its last rows in another order,
                                        as stored_tensor.value_groups says ...                                */
@@ -278,6 +278,7 @@ typedef struct family {
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
+    bool decay_floors;              /* decays by columns have a floor, and maps are whole (recurrent_shape.decay_floor) */
     bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
     bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;

@@ -401,26 +401,27 @@ static const tensor_rule olmo2_layer[] = {
     ATTENTION_SAME, QK_NORMS(Q, K, 0), GATED_FFN,
 };
 /* DeepSeek V2, V3 and their kin: latent attention. */
-#define OF_HEADS(name, field, rows, columns, flags)                                                          \
-    MATRIX(BLK name, LAYERS "self_attn.kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns, \
+#define OF_HEADS(prefix, name, field, rows, columns, flags)                                                  \
+    MATRIX(BLK name, LAYERS prefix "kv_b_proj.weight", LAYER(field), DIMENSION_##rows, DIMENSION_##columns,  \
            TENSOR_HEADS | TENSOR_OPTIONAL | (flags))
 /* Both in one: of files from before April 2025, and of PLM. */
 #define JOINED_HEADS(folder, flags)                                                                          \
     MATRIX(BLK "attn_kv_b.weight", folder, LAYER(key_value_up), DIMENSION_KEY_VALUE_UP, DIMENSION_COMPRESSED, flags)
-#define COMPRESSED_KEYS(flags)                                                                               \
-    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS "self_attn.kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, flags), \
-    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS "self_attn.kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, flags), \
-    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, flags)
-#define LATENT_ATTENTION(flags)                                                                              \
-    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, flags), \
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS "self_attn.q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, flags), \
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS "self_attn.q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, \
+#define COMPRESSED_KEYS(prefix, output, flags)                                                               \
+    MATRIX(BLK "attn_kv_a_mqa.weight", LAYERS prefix "kv_a_proj_with_mqa.weight", LAYER(k), DIMENSION_COMPRESSED_KEY, D, flags), \
+    NORM_ALONE(LAYER, BLK "attn_kv_a_norm", LAYERS prefix "kv_a_layernorm", compressed_norm, DIMENSION_COMPRESSED, flags), \
+    MATRIX(BLK "attn_output.weight", LAYERS prefix output ".weight", LAYER(attention_output), D, DIMENSION_RESULT, flags)
+#define LATENT_ATTENTION_AT(prefix, output, flags)                                                           \
+    NEEDING(NEEDS_NO_QUERY_RANK, BLK "attn_q.weight", LAYERS prefix "q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, flags), \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a.weight", LAYERS prefix "q_a_proj.weight", LAYER(query_in), DIMENSION_QUERY_RANK, D, flags), \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_b.weight", LAYERS prefix "q_b_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, \
             DIMENSION_QUERY_RANK, flags),                                                                    \
-    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS "self_attn.q_a_layernorm.weight", LAYER(query_in_norm.weight), \
+    NEEDING(NEEDS_QUERY_RANK, BLK "attn_q_a_norm.weight", LAYERS prefix "q_a_layernorm.weight", LAYER(query_in_norm.weight), \
             DIMENSION_NONE, DIMENSION_QUERY_RANK, TENSOR_NORM | (flags)),                                    \
-    COMPRESSED_KEYS(flags),                                                                                  \
-    OF_HEADS("attn_k_b.weight", key_up, COMPRESSED, UNROTATED, flags),                                       \
-    OF_HEADS("attn_v_b.weight", value_up, VALUE, COMPRESSED, flags), JOINED_HEADS(NULL, TENSOR_OPTIONAL | (flags))
+    COMPRESSED_KEYS(prefix, output, flags),                                                                  \
+    OF_HEADS(prefix, "attn_k_b.weight", key_up, COMPRESSED, UNROTATED, flags),                               \
+    OF_HEADS(prefix, "attn_v_b.weight", value_up, VALUE, COMPRESSED, flags), JOINED_HEADS(NULL, TENSOR_OPTIONAL | (flags))
+#define LATENT_ATTENTION(flags) LATENT_ATTENTION_AT("self_attn.", "o_proj", flags)
 static const tensor_rule deepseek2_layer[] = {
     PRE_NORMS(0), LATENT_ATTENTION(0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
@@ -441,7 +442,7 @@ static const tensor_rule deepseek32_layer[] = {
 };
 static const tensor_rule plm_layer[] = {
     PRE_NORMS(0), MATRIX(BLK "attn_q.weight", LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_SHORT_QUERY, D, 0),
-    COMPRESSED_KEYS(0), JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    COMPRESSED_KEYS("self_attn.", "o_proj", 0), JOINED_HEADS(LAYERS "self_attn.kv_b_proj.weight", 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 /* EXAONE 4: norms behind both blocks, of queries and keys in each head. */
 static const tensor_rule exaone4_layer[] = {
@@ -721,28 +722,39 @@ static const tensor_rule rwkv7_layer[] = {
 };
 
 /* Kimi Linear: most layers are recurrent, the others have latent attention, in which nothing rotates. */
-#define OF_DELTA(name, folder, field, rows, columns, flags) OF_RECURRENT(name, LAYERS "self_attn." folder, field, rows, columns, flags)
+#define OF_DELTA(name, folder, field, rows, columns, flags) OF_RECURRENT(name, LAYERS folder, field, rows, columns, flags)
+#define DELTA_MIXER(prefix)                                                                                  \
+    OF_DELTA("attn_q.weight",       prefix "q_proj.weight",   q,                 RECURRENT_WIDTH, EMBEDDING, 0), \
+    OF_DELTA("attn_k.weight",       prefix "k_proj.weight",   k,                 RECURRENT_WIDTH, EMBEDDING, 0), \
+    OF_DELTA("attn_v.weight",       prefix "v_proj.weight",   v,                 RECURRENT_WIDTH, EMBEDDING, 0), \
+    OF_DELTA("ssm_conv1d_q.weight", prefix "q_conv1d.weight", query_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT), \
+    OF_DELTA("ssm_conv1d_k.weight", prefix "k_conv1d.weight", key_convolution,   RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT), \
+    OF_DELTA("ssm_conv1d_v.weight", prefix "v_conv1d.weight", value_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT), \
+    OF_DELTA("ssm_dt.bias",         prefix "dt_bias",         low_rank[MAP_DECAY].bias, NONE, RECURRENT_WIDTH, 0), \
+    OF_DELTA("ssm_a",               prefix "A_log",           decay,             RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT), \
+    OF_DELTA("ssm_beta.weight",     prefix "b_proj.weight",   beta,              RECURRENT_HEADS, EMBEDDING, 0), \
+    OF_DELTA("ssm_norm.weight",     prefix "o_norm.weight",   recurrent_norm,    NONE, RECURRENT_VALUE, TENSOR_NORM), \
+    OF_DELTA("attn_output.weight",  prefix "o_proj.weight",   recurrent_output,  EMBEDDING, RECURRENT_WIDTH, 0)
 #define BLOCK_SPARSE LAYERS "block_sparse_moe."
 static const tensor_rule kimi_linear_layer[] = {
-    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION),
-    OF_DELTA("attn_q.weight",       "q_proj.weight",   q,                 RECURRENT_WIDTH, EMBEDDING, 0),
-    OF_DELTA("attn_k.weight",       "k_proj.weight",   k,                 RECURRENT_WIDTH, EMBEDDING, 0),
-    OF_DELTA("attn_v.weight",       "v_proj.weight",   v,                 RECURRENT_WIDTH, EMBEDDING, 0),
-    OF_DELTA("ssm_conv1d_q.weight", "q_conv1d.weight", query_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
-    OF_DELTA("ssm_conv1d_k.weight", "k_conv1d.weight", key_convolution,   RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
-    OF_DELTA("ssm_conv1d_v.weight", "v_conv1d.weight", value_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT),
-    OF_DELTA("ssm_f_a.weight",      "f_a_proj.weight", low_rank[MAP_DECAY].in,   DECAY_RANK, EMBEDDING, 0),
-    OF_DELTA("ssm_f_b.weight",      "f_b_proj.weight", low_rank[MAP_DECAY].out,  RECURRENT_WIDTH, DECAY_RANK, 0),
-    OF_DELTA("ssm_dt.bias",         "dt_bias",         low_rank[MAP_DECAY].bias, NONE, RECURRENT_WIDTH, 0),
-    OF_DELTA("ssm_a",               "A_log",           decay,             RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
-    OF_DELTA("ssm_beta.weight",     "b_proj.weight",   beta,              RECURRENT_HEADS, EMBEDDING, 0),
-    OF_DELTA("ssm_g_a.weight",      "g_a_proj.weight", low_rank[MAP_GATE].in,  GATE_RANK, EMBEDDING, 0),
-    OF_DELTA("ssm_g_b.weight",      "g_b_proj.weight", low_rank[MAP_GATE].out, RECURRENT_WIDTH, GATE_RANK, 0),
-    OF_DELTA("ssm_norm.weight",     "o_norm.weight",   recurrent_norm,    NONE, RECURRENT_VALUE, TENSOR_NORM),
-    OF_DELTA("attn_output.weight",  "o_proj.weight",   recurrent_output,  EMBEDDING, RECURRENT_WIDTH, 0),
+    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION), DELTA_MIXER("self_attn."),
+    OF_DELTA("ssm_f_a.weight", "self_attn.f_a_proj.weight", low_rank[MAP_DECAY].in,  DECAY_RANK, EMBEDDING, 0),
+    OF_DELTA("ssm_f_b.weight", "self_attn.f_b_proj.weight", low_rank[MAP_DECAY].out, RECURRENT_WIDTH, DECAY_RANK, 0),
+    OF_DELTA("ssm_g_a.weight", "self_attn.g_a_proj.weight", low_rank[MAP_GATE].in,   GATE_RANK, EMBEDDING, 0),
+    OF_DELTA("ssm_g_b.weight", "self_attn.g_b_proj.weight", low_rank[MAP_GATE].out,  RECURRENT_WIDTH, GATE_RANK, 0),
     GATED_FFN, ROUTER(BLOCK_SPARSE "gate.weight"), CORRECTION(BLOCK_SPARSE "gate.e_score_correction_bias", 0),
     EXPERTS(BLOCK_SPARSE "experts.%u.w1.weight", BLOCK_SPARSE "experts.%u.w3.weight", BLOCK_SPARSE "experts.%u.w2.weight", 0),
     SHARED_EXPERT(BLOCK_SPARSE "shared_experts."),
+};
+/* Ling 3: the same with whole matrices in the place of two of low rank, and a gate for each head of latent attention, which rotates. */
+static const tensor_rule ling3_layer[] = {
+    PRE_NORMS(0), LATENT_ATTENTION_AT("attention.", "dense", TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_gate.weight", LAYERS "attention.g_proj.weight", LAYER(attention_gate), DIMENSION_GATES, D, TENSOR_OF_ATTENTION),
+    DELTA_MIXER("attention."),
+    OF_DELTA("ssm_f_a.weight", "attention.f_proj.weight", low_rank[MAP_DECAY].in, RECURRENT_WIDTH, EMBEDDING, 0),
+    OF_DELTA("ssm_g_a.weight", "attention.g_proj.weight", low_rank[MAP_GATE].in,  RECURRENT_WIDTH, EMBEDDING, 0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.expert_bias", 0),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 
 #define H "transformer.h.%u."

@@ -102,6 +102,8 @@ static void add_mixer(hash128 *h, const model_layer *l)
         hash_number(h, numbers[i]);
     for (size_t i = 0; recurrent_by_columns(r) && i < LOW_RANK_MAPS; i++)
         hash_number(h, r->ranks[i]);
+    if (r->decay_floor < 0)
+        add_floats(h, &r->decay_floor, 1);
 }
 
 /* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table

@@ -33,6 +33,7 @@ typedef struct folder_reader {
     hyperparameters hyper;   /* the sizes                             */
     model_layer layer;       /* of every layer                        */
     double rope_base;
+    const bool *attends;       /* [layer_count] where some layers have attention; NULL: all alike */
     const char *of_experts[2]; /* the first tensor of all experts of a layer, of a single one; NULL: none yet */
 } folder_reader;
 
@@ -67,6 +68,8 @@ bool folder_lists_layers(const folder_reader *r, const json_t *list);
 hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes);
 /* In huggingface_step.c. Reads what a config says in its own way (family.own_settings): heads and limits. */
 hearth_status folder_read_step(folder_reader *r);
+/* Reads a list of limits, one for each layer, 0 or null where there is none; nothing if it is missing. */
+hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key);
 /* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
  * which alone has a key. */
 hearth_status folder_read_halves(folder_reader *r);

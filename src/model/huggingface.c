@@ -26,20 +26,24 @@ static bool names_recurrent(const json_t *config)
     return false;
 }
 
-/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with one model_type the architecture tells which,
- * if it is given; of two with the same names one has experts, or recurrent layers. */
+/* Finds a family by model_type, or by architecture where model_type is NULL. Of those with one model_type the architecture tells
+ * which, if it is given; of two with the same names one has experts, or recurrent layers. */
 static const family *by_model_type(const char *model_type, const char *architecture, const json_t *config)
 {
     bool experts = folder_has_expert_blocks(config), recurrent = names_recurrent(config);
-    const family *found = NULL;
+    const family *best = NULL;
+    unsigned most = 0;
     for (size_t i = 0; i < family_count; i++) {
         const family *f = &families[i];
         bool named = !architecture || strcmp(f->architecture, architecture) == 0;
         bool alike = f->mixture == experts && (f->mixers == MIXERS_KEYS) == recurrent;
-        if (model_type ? strcmp(f->model_type, model_type) == 0 : named)
-            found = !found || (named && alike) ? f : found;
+        unsigned agrees = 2u * named + alike;
+        if ((model_type ? strcmp(f->model_type, model_type) == 0 : named) && (!best || agrees > most)) {
+            best = f;
+            most = agrees;
+        }
     }
-    return found;
+    return best;
 }
 
 /* Finds the family by model_type. architectures must agree with it: a classifier has the model_type of its base

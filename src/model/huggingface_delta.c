@@ -2,6 +2,7 @@
  * gated delta rule that these compute. */
 #include "folder_reader.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Fills in `recurrent` [layer_count]: by the names of the layers, or else only the last of every `interval` layers is not. */
@@ -70,10 +71,33 @@ static hearth_status read_delta(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", recurrent_width(s));
 }
 
+/* Reads what Ling 3 has besides: the floor of decays (recurrent_shape.decay_floor), and limits of SiLU. */
+static hearth_status read_floor(folder_reader *r)
+{
+    static const char name[] = "kda_lower_bound", key[] = "kda.gate_lower_bound";
+    const json_t *value = json_object_get(r->config, name);
+    const char *gates = "head_wise";
+    bool found;
+    TRY(json_get_string(r->config, "gated_attention_proj_granularity_type", &gates, &found, r->name, r->error));
+    if (strcmp(gates, "head_wise") != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: gated_attention_proj_granularity_type: %.64s is not supported",
+                    r->name, gates);
+    double floor = value ? json_number_value(value) : -5; /* transformers' default */
+    if (!(floor < 0) || !isfinite((float)floor))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not a number below 0", r->name, name);
+    TRY(folder_set_number(r, key, floor));
+    char safe[KEY_SIZE];
+    hyper_key(safe, r->family, "kda.safe_gate");
+    TRY(checkpoint_set_bool(r->out, safe, true, r->error));
+    TRY(folder_read_limits(r, "expert_swiglu_limit_list", EXPERT_LIMITS_KEY));
+    return folder_read_limits(r, "share_expert_swiglu_limit_list", SHARED_LIMITS_KEY);
+}
+
 hearth_status folder_read_kda(folder_reader *r)
 {
     recurrent_shape *s = &r->layer.recurrent;
     const json_t *own = json_object_get(r->config, KDA_CONFIG);
+    bool floors = r->family->decay_floors; /* Ling has the names of the object without one */
     uint32_t heads = r->layer.attention.head_count, length = 128, window = 4;
     const struct {
         const char *of_object, *of_config; /* as transformers saves it */
@@ -85,7 +109,8 @@ hearth_status folder_read_kda(folder_reader *r)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool found;
-        TRY(json_get_uint(r->config, sizes[i].of_config, sizes[i].field, &found, r->name, r->error));
+        TRY(json_get_uint(r->config, floors ? sizes[i].of_object : sizes[i].of_config, sizes[i].field, &found, r->name,
+                          r->error));
         TRY(json_is_object(own) ? json_get_uint(own, sizes[i].of_object, sizes[i].field, &found, r->name, r->error)
                                 : HEARTH_OK);
         if (*sizes[i].field == 0 || *sizes[i].field > UINT16_MAX)
@@ -101,9 +126,10 @@ hearth_status folder_read_kda(folder_reader *r)
                            .value_length = length,
                            .key_length = length,
                            .window = window,
-                           .ranks = {[MAP_DECAY] = length, [MAP_GATE] = length}};
+                           .ranks = {[MAP_DECAY] = floors ? 0 : length, [MAP_GATE] = floors ? 0 : length}};
     TRY(folder_set_size(r, "kda.head_dim", length));
-    return folder_set_size(r, "ssm.conv_kernel", window);
+    TRY(folder_set_size(r, "ssm.conv_kernel", window));
+    return floors ? read_floor(r) : HEARTH_OK;
 }
 
 hearth_status folder_read_listed_mixers(folder_reader *r)

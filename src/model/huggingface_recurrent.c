@@ -211,6 +211,12 @@ static hearth_status read_mamba(folder_reader *r)
 static hearth_status set_keys(folder_reader *r, const uint32_t *kv_heads)
 {
     char key[KEY_SIZE];
+    bool *attends = arena_new_array(&r->out->memory, r->hyper.layer_count, sizeof *attends);
+    if (!attends)
+        return fail_memory(r->error, "layers", r->hyper.layer_count * sizeof *attends);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
+        attends[i] = kv_heads[i] > 0;
+    r->attends = attends;
     hyper_key(key, r->family, "attention.head_count_kv");
     return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
 }
@@ -228,6 +234,18 @@ static hearth_status list_attending(folder_reader *r, const char *name, const js
     return set_keys(r, kv_heads);
 }
 
+/* Sets them where the last layer of each group has attention. What remains after whole groups has it too in some programs, and in
+ * others not, so it is refused. */
+static hearth_status group_keys(folder_reader *r, uint32_t size, uint32_t *kv_heads)
+{
+    if (size == 0 || r->hyper.layer_count % size != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_group_size: is %u, which does not divide %u layers",
+                    r->name, size, r->hyper.layer_count);
+    for (uint32_t i = size - 1; i < r->hyper.layer_count; i += size)
+        kv_heads[i] = r->layer.attention.kv_head_count;
+    return set_keys(r, kv_heads);
+}
+
 /* Sets the heads of keys of each layer where layer_types says which are recurrent: 0. */
 static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
 {
@@ -235,6 +253,11 @@ static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
     const json_t *list = json_object_get(r->config, name), *attending = json_object_get(r->config, numbers);
     const json_t *kda = json_object_get(json_object_get(r->config, KDA_CONFIG), of_kda);
     char key[KEY_SIZE];
+    uint32_t group = 0;
+    bool found;
+    TRY(json_get_uint(r->config, "layer_group_size", &group, &found, r->name, r->error));
+    if ((!list || json_is_null(list)) && found)
+        return group_keys(r, group, kv_heads);
     if ((!list || json_is_null(list)) && json_is_array(attending))
         return list_attending(r, numbers, attending, 0, kv_heads);
     if ((!list || json_is_null(list)) && json_is_array(kda))

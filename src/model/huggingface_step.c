@@ -73,8 +73,7 @@ static hearth_status read_window_heads(folder_reader *r)
     return set_by_window(r, "attention.head_count_kv", a->kv_head_count, kv_heads);
 }
 
-/* Reads a list of limits, one for each layer, 0 or null where there is none. */
-static hearth_status read_limits(folder_reader *r, const char *name, const char *key)
+hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key)
 {
     const json_t *list = json_object_get(r->config, name);
     uint32_t layers = r->hyper.layer_count;
@@ -106,8 +105,8 @@ hearth_status folder_read_step(folder_reader *r)
     if (!r->family->own_settings)
         return HEARTH_OK;
     TRY(read_window_heads(r));
-    TRY(read_limits(r, "swiglu_limits", EXPERT_LIMITS_KEY));
-    return read_limits(r, "swiglu_limits_shared", SHARED_LIMITS_KEY);
+    TRY(folder_read_limits(r, "swiglu_limits", EXPERT_LIMITS_KEY));
+    return folder_read_limits(r, "swiglu_limits_shared", SHARED_LIMITS_KEY);
 }
 
 hearth_status folder_read_layers_with_experts(const folder_reader *r, uint32_t *dense, bool *found)

@@ -27,7 +27,7 @@ static hearth_status add_one(folder_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* Replaces a vector of values a by -exp(a). */
+/* Replaces a vector of values a by -exp(a), or where decays have a floor by exp(a). */
 static hearth_status negate_exponents(folder_reader *r, stored_tensor *t)
 {
     size_t count = (size_t)(t->shape[0] * t->shape[1]);
@@ -36,7 +36,7 @@ static hearth_status negate_exponents(folder_reader *r, stored_tensor *t)
         return number_is_block(t->format) ? HEARTH_OK : fail_memory(r->error, t->name, count * sizeof *values);
     number_formats[t->format].decode(t->data, values, count);
     for (size_t i = 0; i < count; i++)
-        values[i] = (float)-exp((double)values[i]);
+        values[i] = (float)(r->family->decay_floors ? exp((double)values[i]) : -exp((double)values[i]));
     t->data = values;
     t->format = FORMAT_F32;
     t->size_bytes = count * sizeof *values;
@@ -294,12 +294,14 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
     return false;
 }
 
-/* Returns whether a rule is of layers with experts, in a model without, or the other way round, and another one of the right
- * kind has the same name in the folder. */
-static bool gives_way(const folder_reader *r, const tensor_rule *rule)
+/* Returns whether a rule is of layers with experts, in a model without, or the other way round, or of layers with another mixer,
+ * and another one of the right kind has the same name in the folder. */
+static bool gives_way(const folder_reader *r, const tensor_rule *rule, uint32_t layer)
 {
     const family *f = r->family;
     unsigned other = r->layer.ffn.router.expert_count > 0 ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS;
+    if (r->attends && layer < r->hyper.layer_count)
+        other |= r->attends[layer] ? TENSOR_OF_RECURRENT : TENSOR_OF_ATTENTION;
     if (!(rule->flags & other) || !rule->folder_name)
         return false;
     for (const tensor_rule *x = f->layer_tensors; x < f->layer_tensors + f->layer_tensor_count; x++)
@@ -324,12 +326,9 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
         return HEARTH_OK;
     if (!rule)
         return checkpoint_add_tensor(r->out, stored, r->error);
-    const tensor_rule *first = rule;
-    for (; rule; rule = family_next_rule(r->family, rule)) {
-        bool again = rule != first && strcmp(rule->name, first->name) == 0; /* of layers with another mixer */
-        if (!gives_way(r, rule) && !again)
+    for (; rule; rule = family_next_rule(r->family, rule))
+        if (!gives_way(r, rule, layer))
             TRY(add_ruled(r, stored, rule, layer, expert));
-    }
     return HEARTH_OK;
 }
 

@@ -117,13 +117,14 @@ static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a
     return HEARTH_OK;
 }
 
-/* Returns how many gates each head has: one, if the matrix of gates has a row for each head, else one for each value. */
+/* Returns how many gates each head has: one, if the matrix of gates has a row for each head, else one for each value. In latent
+ * attention it is one: it multiplies what a head has read before that becomes values, which makes no difference. */
 static uint32_t gates_of_head(const hyper_reader *r, const attention_shape *a, uint32_t layer)
 {
     const stored_tensor *gates = hyper_layer_tensor(r, "blk.%u.attn_gate.weight", layer);
     if (!r->family->gated_attention)
         return 0;
-    bool one = gates && gates->rank == 2 && gates->shape[1] == a->head_count;
+    bool one = a->compressed > 0 || (gates && gates->rank == 2 && gates->shape[1] == a->head_count);
     return one ? 1 : a->head_length;
 }
 
@@ -243,16 +244,22 @@ static hearth_status read_pairs(const hyper_reader *r, const char *key, bool win
 
 hearth_status hyper_read_rotation(const hyper_reader *r)
 {
+    static const char sections_key[] = "rope.dimension_sections";
     hyperparameters *h = r->hyper;
+    char key[KEY_SIZE];
     if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
+    hyper_key(key, r->family, sections_key);
+    if (r->family->pairing == ROPE_NEIGHBOURS && checkpoint_find(r->source, key))
+        return hyper_fail(r, HEARTH_UNSUPPORTED, sections_key, "of pictures are not supported of this architecture");
     if (r->family->half_turns) {
-        static const char key[] = "rope.dimension_count";
-        TRY(read_pairs(r, key, true, 0, &h->window_rope_pairs));
+        static const char count_key[] = "rope.dimension_count";
+        TRY(read_pairs(r, count_key, true, 0, &h->window_rope_pairs));
         if (h->window_rope_pairs == 0) /* no layer has a window */
             h->window_rope_pairs = model_first_attention(r->model)->head_length / 2;
         h->rope_pairs = h->window_rope_pairs / 2;
-        return h->window_rope_pairs % 2 == 0 ? HEARTH_OK : hyper_fail(r, HEARTH_FORMAT, key, "is not a multiple of 4");
+        return h->window_rope_pairs % 2 == 0 ? HEARTH_OK
+                                             : hyper_fail(r, HEARTH_FORMAT, count_key, "is not a multiple of 4");
     }
     TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
     if (h->rope_pairs == 0) /* no layer sees everything */

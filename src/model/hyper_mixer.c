@@ -1,6 +1,8 @@
 /* hyper_mixer.c - which mixer each layer of a GGUF file has, and the shapes of the recurrent ones. */
 #include "hyper_reader.h"
 
+#include <math.h>
+
 /* Most values of the state of a recurrent layer. */
 #define STATE_LIMIT (1u << 28)
 
@@ -103,6 +105,23 @@ static hearth_status read_rwkv(const hyper_reader *r, uint32_t layer, recurrent_
                        : hyper_fail(r, HEARTH_UNSUPPORTED, "token_shift_count", "is not 2, which alone is supported");
 }
 
+/* Reads the floor of decays (recurrent_shape.decay_floor). */
+static hearth_status read_floor(const hyper_reader *r, recurrent_shape *to)
+{
+    static const char floor_key[] = "kda.gate_lower_bound", safe_key[] = "kda.safe_gate";
+    char key[KEY_SIZE];
+    bool safe = true, found;
+    hyper_key(key, r->family, safe_key);
+    TRY(checkpoint_get_bool(r->source, key, &safe, &found, r->error));
+    if (!safe)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, safe_key, "is false, which is not supported");
+    hyper_key(key, r->family, floor_key);
+    TRY(checkpoint_get_f32(r->source, key, &to->decay_floor, NULL, r->error));
+    return to->decay_floor < 0 && isfinite(to->decay_floor)
+               ? HEARTH_OK
+               : hyper_fail(r, HEARTH_FORMAT, floor_key, "is not a number below 0");
+}
+
 /* Reads the shape of Kimi Delta Attention. */
 static hearth_status read_kda(const hyper_reader *r, uint32_t layer, recurrent_shape *to)
 {
@@ -118,7 +137,10 @@ static hearth_status read_kda(const hyper_reader *r, uint32_t layer, recurrent_s
         (uint64_t)length * length * heads > STATE_LIMIT)
         return hyper_fail(r, HEARTH_FORMAT, length_key, "or attention.head_count is 0, or makes too large a state");
     to->head_count = to->key_count = heads;
-    to->value_length = to->key_length = to->ranks[MAP_DECAY] = to->ranks[MAP_GATE] = length;
+    to->value_length = to->key_length = length;
+    if (r->family->decay_floors)
+        return read_floor(r, to);
+    to->ranks[MAP_DECAY] = to->ranks[MAP_GATE] = length;
     return HEARTH_OK;
 }
 

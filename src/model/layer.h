@@ -112,7 +112,8 @@ typedef enum rwkv_input {
  *   S = S diag(w),   S = S + sigmoid(beta) (v - S k) k',   out = S q
  *
  * Every head has a key and a query; queries, keys and values come out of three products. The gate on its result, out of two
- * matrices of low rank, goes through the logistic function.
+ * matrices of low rank, goes through the logistic function. In later models w = exp(floor sigmoid(exp(A) .)), which no input brings
+ * below exp(floor); and one matrix [V][d] is in the place of two of low rank, where their rank is 0 (low_rank_map.in).
  *
  * SHORT: there is no state but the inputs of the convolution, and no silu. Values are multiplied with an input gate before it
  * and with a gate behind it, both out of products. It has one head with all values, and keys of no values. */
@@ -125,6 +126,7 @@ typedef struct recurrent_shape {
     uint32_t key_length;                /* N: values of a key, columns of the state               */
     uint32_t window;                    /* W: tokens that the convolution sees, itself included; of RWKV7 2 */
     uint32_t ranks[LOW_RANK_MAPS];      /* of RWKV7, where that of the value is 0 in the first layer, and of KDA */
+    float decay_floor;                  /* of KDA, below 0: see above; 0: none                    */
 } recurrent_shape;
 
 /* Returns the values of all heads of a token. */

@@ -144,6 +144,16 @@ def kimi_linear(layers, **settings):
     return out
 
 
+def ling3(layers, **settings):
+    """Ling 3 under the names of its own config."""
+    return case("BailingMoeV3ForCausalLM", "bailing_hybrid", num_hidden_layers=layers, layer_group_size=2, num_key_value_heads=4,
+                head_dim=32, short_conv_kernel_size=4, no_kda_lora=True, kda_safe_gate=True, kda_lower_bound=-5.0,
+                score_function="sigmoid", gated_attention_proj_granularity_type="head_wise", kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+                v_head_dim=16, first_k_dense_replace=1, num_experts=8, num_experts_per_tok=3, num_shared_experts=1,
+                moe_intermediate_size=24, moe_shared_expert_intermediate_size=24, n_group=4, topk_group=2, norm_topk_prob=True,
+                routed_scaling_factor=2.5, rms_norm_eps=1e-6, rope_theta=6000000.0, **settings)
+
+
 def step(**settings):
     """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
     text = case(None, "step3p5", num_hidden_layers=6, head_dim=24, num_attention_groups=2, sliding_window=16,
@@ -305,6 +315,8 @@ CASES = {
     "plm": plm(),
     "rwkv7": rwkv7(),
     "kimi-linear": kimi_linear(4, full=[2, 4]),
+    "ling3": ling3(4, q_lora_rank=None),
+    "ling3-rank": ling3(2, q_lora_rank=24),
     "exaone": exaone(),
     "cohere2-moe": cohere2_moe(1, ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                                num_shared_experts=1, rms_norm_eps=1e-5, shared_expert_combination_strategy="average"),
@@ -676,7 +688,7 @@ def convert(llama_cpp, folder, path):
     with open(os.path.join(folder, "config.json")) as file:
         published = json.load(file)
     # of which transformers renames what the converter reads
-    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone")
+    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))

@@ -93,7 +93,8 @@ KERNEL(kda_prepare, P_KDA_PREPARE)
         float of_key = unit_scale(key, length, shared);
         float gain = sigmoid_of(x[(size_t)t * stride + WKV_SHARE * pitch + h]);
         for (uint i = LANE; i < length; i += LANES) {
-            float unit = key[i] * of_key, kept = EXP(rates[h] * softplus_of(decay[i] + bias[head + i]));
+            float unit = key[i] * of_key, made = decay[i] + bias[head + i];
+            float kept = EXP(lowest < 0.0f ? lowest * sigmoid_of(rates[h] * made) : rates[h] * softplus_of(made));
             query[i] *= of_query;
             decay[i] = kept;
             asked[i] = kept * unit;

@@ -324,7 +324,7 @@
 #define WKV_QUERY   0
 #define WKV_KEY     1
 #define WKV_VALUE   2
-#define WKV_DECAY   3 /* made by two matrices of low rank; wkv_prepare and kda_prepare make it what a column of the state keeps */
+#define WKV_DECAY   3 /* made by two matrices of low rank, or by one; wkv_prepare and kda_prepare make it what a column of the state keeps */
 #define WKV_RATE    4 /* of RWKV-7, likewise; becomes what is removed of the state                              */
 #define WKV_SHARE   5 /* of RWKV-7, likewise; of the first layer's values. Of KDA beta, a value for each head   */
 #define WKV_GATE    6
@@ -356,10 +356,10 @@
     B(float, x) B(const float, parameters) B(float, first_value) V(heads) V(length) V(pitch) V(stride) V(is_first)
 
 /* The same for Kimi Delta Attention: scales each head's query to a length of 1 / sqrt(length) and its key to 1; decay becomes
- * exp(rates[h] * softplus(decay + bias)), asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads *
+ * exp(rates[h] * softplus(decay + bias)), or with lowest below 0 exp(lowest / (1 + exp(-rates[h] * (decay + bias)))), asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads *
  * length], rates [heads].   items: R * heads */
 #define P_KDA_PREPARE(B, V, F)                                                                                  \
-    B(float, x) B(const float, bias) B(const float, rates) V(heads) V(length) V(pitch) V(stride)
+    B(float, x) B(const float, bias) B(const float, rates) V(heads) V(length) V(pitch) V(stride) F(lowest)
 
 /* Takes the states S [heads][columns][columns] through the rows of a step: S = S diag(decay) + v k' - (S asked) removed', out = S q.
  * out [T][heads * columns]; the state in the next place lies `length` floats further.
