@@ -386,10 +386,17 @@ static size_t key_bytes(number_format format)
     return HEAD / number_formats[format].block_values * number_formats[format].block_bytes;
 }
 
+/* Keys, or values, of so many bytes each, in pages that follow one another. */
+static attend_half half_at(const void *data, size_t row_bytes)
+{
+    return (attend_half){data, HEAD, row_bytes, KV_PAGE * row_bytes};
+}
+
 /* Keys of POSITIONS positions, of so many bytes each, and their values after them. */
 static attend_cache short_cache(const void *keys, size_t bytes)
 {
-    return (attend_cache){keys, (const char *)keys + POSITIONS * bytes, pages_in_order(), KV_PAGE * bytes};
+    const char *values = (const char *)keys + POSITIONS * bytes;
+    return (attend_cache){half_at(keys, bytes), half_at(values, bytes), pages_in_order()};
 }
 
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
@@ -399,7 +406,7 @@ static void run_attend_f32(void *context)
     const float *query = job->bench->values;
     attend_cache cache = short_cache(query + HEADS * HEAD, key_bytes(FORMAT_F32));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F32](query, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F32](query, HEADS, &cache, 0, POSITIONS, &plain_scoring, out + HEADS * HEAD, out);
 }
 
 static void run_attend_f16(void *context)
@@ -407,8 +414,8 @@ static void run_attend_f16(void *context)
     const vector_job *job = context;
     attend_cache cache = short_cache(job->bench->memory, key_bytes(FORMAT_F16));
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, &cache, 0, POSITIONS, HEAD, &plain_scoring,
-                               out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, &cache, 0, POSITIONS, &plain_scoring, out + HEADS * HEAD,
+                               out);
 }
 
 /* Eight heads and a long context, whose keys and values come from memory: each call takes the next ones. The scores lie at the
@@ -421,9 +428,9 @@ static void attend_long(vector_job *job, number_format format, const uint32_t *p
         stop("attend_16384 needs 5 megabytes");
     size_t contexts = (job->bench->set.memory_bytes - scores) / bytes / 2;
     const uint8_t *key = job->bench->memory + job->head++ % contexts * 2 * bytes;
-    attend_cache cache = {key, key + bytes, pages, KV_PAGE * row_bytes};
+    attend_cache cache = {half_at(key, row_bytes), half_at(key + bytes, row_bytes), pages};
     float *out = job->bench->y, *last = (float *)(void *)(job->bench->memory + contexts * 2 * bytes);
-    job->k->attend[format](job->bench->values, HEADS, &cache, 0, LONG_CONTEXT, HEAD, &plain_scoring, last, out);
+    job->k->attend[format](job->bench->values, HEADS, &cache, 0, LONG_CONTEXT, &plain_scoring, last, out);
 }
 
 static void run_attend_long(void *context)
@@ -447,9 +454,9 @@ static void attend_rows(const vector_job *job, number_format format, size_t rows
     attend_run run = {.query = job->bench->values,
                       .out = job->bench->y,
                       .stride = heads * HEAD,
+                      .out_stride = heads * HEAD,
                       .rows = rows,
                       .heads = heads,
-                      .length = HEAD,
                       .cache = short_cache(job->bench->memory, key_bytes(format)),
                       .seen = POSITIONS - rows + 1,
                       .scoring = plain_scoring};

@@ -14,23 +14,38 @@
 /* ------------------------------------------------------------------ shapes and caches */
 
 typedef struct shape {
-    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k;
+    size_t heads, kv_heads, length, value_length, context, sequences, stride_q, stride_k;
     uint32_t count, sequence[CHECKED_ROWS], position[CHECKED_ROWS];
     /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
      * all. */
     number_format format;
-    size_t table, positions, piece, page, cached;
+    size_t table, positions, piece, value_piece, page, cached;
     uint32_t *pages; /* [sequences][table] */
 } shape;
+
+/* The same, of which keys are what values are. */
+static shape values_of(const shape *p)
+{
+    shape v = *p;
+    v.length = p->value_length;
+    v.piece = p->value_piece;
+    return v;
+}
+
+static size_t piece_bytes(const shape *p, size_t length)
+{
+    const number_traits *t = &number_formats[p->format];
+    size_t bytes = p->positions * (length / t->block_values) * t->block_bytes;
+    return (bytes + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT;
+}
 
 /* Lays the cache out in pages, in any order: more than the sequences have. */
 static void lay_out_pages(shape *p, uint64_t *rng)
 {
     p->positions = p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS;
     p->table = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
-    const number_traits *t = &number_formats[p->format];
-    size_t bytes = p->positions * (p->length / t->block_values) * t->block_bytes;
-    p->piece = (bytes + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT;
+    p->piece = piece_bytes(p, p->length);
+    p->value_piece = piece_bytes(p, p->value_length);
     p->page = p->kv_heads * p->piece + ARGUMENT_ALIGNMENT * random_below(rng, 3);
     size_t used = p->sequences * p->table, all = used + random_below(rng, 3);
     p->cached = all * p->page;
@@ -46,11 +61,13 @@ static void lay_out_pages(shape *p, uint64_t *rng)
 static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
 static const size_t ratios[] = {1, 4, 8, 3, 7};
 
-static shape random_shape(check *c, number_format format, size_t s, size_t most_context, uint64_t *rng)
+/* shortens: values may be shorter than keys. */
+static shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng)
 {
     size_t block = number_formats[format].block_values;
     shape p = {.format = format, .kv_heads = 1 + random_below(rng, 3)};
     p.length = (lengths[s % COUNT_OF(lengths)] + block - 1) / block * block;
+    p.value_length = shortens && s % 3 == 1 ? (1 + random_below(rng, p.length / block)) * block : p.length;
     p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
     p.count = random_count(rng);
     size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : CHECKED_ROWS;
@@ -68,8 +85,8 @@ static shape random_shape(check *c, number_format format, size_t s, size_t most_
     for (size_t t = 0; t + 1 < p.count; t++)
         if (p.position[t] == p.context - 1)
             p.position[t] -= (uint32_t)apart;
-    snprintf(c->size, sizeof(c->size), "%zu heads on %zu of %zu, context %zu, %u rows, first at %u", p.heads,
-             p.kv_heads, p.length, p.context, p.count, p.position[0]);
+    snprintf(c->size, sizeof(c->size), "%zu heads on %zu of %zu, %zu, context %zu, %u rows, first at %u", p.heads,
+             p.kv_heads, p.length, p.value_length, p.context, p.count, p.position[0]);
     return p;
 }
 
@@ -204,6 +221,7 @@ static void take_position(const shape *p, void *to, const void *from, size_t t, 
 /* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
 static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, placed *x)
 {
+    const shape v = values_of(p);
     for (size_t t = 0; t < p->count; t++) {
         turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, halves}, none = {NULL, NULL, 0, false};
         for (size_t h = 0; h < p->heads; h++) {
@@ -217,8 +235,8 @@ static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, 
             take_position(p, x->keys, x->got_keys, t, h);
             if (!x->value)
                 continue;
-            check_stored(c, p, x->value + t * p->stride_k + h * p->length, &none, x->got_values, t, h);
-            take_position(p, x->values, x->got_values, t, h);
+            check_stored(c, &v, x->value + t * p->stride_k + h * v.length, &none, x->got_values, t, h);
+            take_position(&v, x->values, x->got_values, t, h);
         }
     }
     expect_same(c, "queries between heads", x->query, x->got_query, p->count * p->stride_q * sizeof(float));
@@ -247,7 +265,7 @@ static void check_rounding(check *c, const shape *p, const placed *x)
 static void check_place(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
-        shape p = random_shape(c, format, s, 40, rng);
+        shape p = random_shape(c, format, s, 40, true, rng), v = values_of(&p);
         size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
         bool halves = random_below(rng, 2);
         placed x = {.query = rough_array(p.count * p.stride_q, rng),
@@ -255,7 +273,7 @@ static void check_place(check *c, device *d, device_kernel kernel, number_format
                     .value = s % 4 ? rough_array(p.count * p.stride_k, rng) : NULL,
                     .cosine = rough_array(p.count * pairs, rng),
                     .sine = rough_array(p.count * pairs, rng)};
-        x.keys = random_cache(&p, rng), x.values = random_cache(&p, rng);
+        x.keys = random_cache(&p, rng), x.values = random_cache(&v, rng);
         room rooms[] = {step_of(d, &p),
                         float_room(d, x.query, p.count * p.stride_q),
                         float_room(d, x.key, p.count * p.stride_k),
@@ -268,12 +286,13 @@ static void check_place(check *c, device *d, device_kernel kernel, number_format
         DEVICE_DO(c, d, kernel, CHECKED_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), x.value ? room_of(&rooms[3]) : NO_BUFFER, pairs ? room_of(&rooms[4]) : NO_BUFFER,
                   pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), room_of(&rooms[8]),
-                  UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.heads), UINT(p.kv_heads),
-                  UINT(p.length), UINT(pairs), UINT(halves), UINT(p.stride_q), UINT(p.stride_k));
+                  UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(v.length), UINT(v.piece),
+                  UINT(p.heads), UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.stride_q),
+                  UINT(p.stride_k));
         x.got_query = content_of(c, &rooms[1]);
         x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
         if (x.value)
-            check_rounding(c, &p, &x);
+            check_rounding(c, &v, &x);
         compare_placed(c, &p, pairs, halves, &x);
         free_rooms(rooms, COUNT_OF(rooms));
         void *all[] = {x.query,  x.key,       x.value,    x.cosine,     x.sine, x.keys,
@@ -291,6 +310,7 @@ static void check_faults(check *c, device *d)
                .heads = 1,
                .kv_heads = 1,
                .length = 96,
+               .value_length = 96,
                .context = 8,
                .sequences = 1,
                .stride_q = 96,
@@ -310,8 +330,8 @@ static void check_faults(check *c, device *d)
                     pages_of(d, &p)};
     DEVICE_DO(c, d, DEVICE_place_q8_0, p.count * 2, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
               room_of(&rooms[2]), NO_BUFFER, NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
-              UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(1), UINT(1), UINT(p.length), UINT(0),
-              UINT(0), UINT(p.stride_q), UINT(p.stride_k));
+              UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.length), UINT(p.piece), UINT(1),
+              UINT(1), UINT(p.length), UINT(0), UINT(0), UINT(p.stride_q), UINT(p.stride_k));
     void *keys = content_of(c, &rooms[3]);
     for (size_t t = 0; t < p.count; t++)
         for (size_t i = 0; i < p.length; i++)
@@ -332,6 +352,7 @@ typedef struct attended {
     /* Of attend_chosen: rows from the position `chosen` on see those whose bits are set in seen [count][splits][SPLIT_WORDS];
      * NULL: all rows see all. */
     uint32_t *seen, chosen;
+    float gain; /* on the result */
 } attended;
 
 static size_t words_of(const attended *a)
@@ -349,7 +370,7 @@ static bool sees(const shape *p, const attended *a, size_t t, size_t position)
 /* Gates of a head. */
 static uint32_t gate_length(const shape *p, const attended *a)
 {
-    return a->by_head ? 1 : (uint32_t)p->length;
+    return a->by_head ? 1 : (uint32_t)p->value_length;
 }
 
 /* softplus_of errs as exp does, and by the rounding of its series. */
@@ -376,6 +397,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
         if (sees(p, a, t, i))
             seen[count++] = i;
     const float *query = a->query + t * p->stride_q + head * p->length;
+    const shape v = values_of(p);
     double scale = (double)a->scale * (1 + (a->grows ? (double)step_gain(p->position[t]) : 0));
     double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
     for (size_t i = 0; i < count; i++) {
@@ -400,10 +422,10 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     for (size_t i = 0; i < count; i++)
         total += score[i] = exp(score[i] - greatest);
     double error = 2 * (expm1(2 * slip + 200 * EPSILON) + 2 * EXP_ERROR) + (2 * (double)count + 8) * EPSILON;
-    for (size_t k = 0; k < p->length; k++) {
+    for (size_t k = 0; k < v.length; k++) {
         double want = 0, magnitude = 0, tiny = TINY;
         for (size_t i = 0; i < count; i++) {
-            double value = cached(p, a->values, p->sequence[t], kv_head, seen[i], k);
+            double value = cached(&v, a->values, p->sequence[t], kv_head, seen[i], k);
             want += score[i] / total * value;
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
@@ -413,6 +435,8 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
         if (a->gates && a->softplus)
             gate = fmax(shut, 0) + log1p(exp(-fabs(shut)));
         double slip_of_gate = a->gates ? (a->softplus ? SOFTPLUS_ERROR : EXP_ERROR + 5 * EPSILON) : 0;
+        gate *= (double)a->gain;
+        slip_of_gate += EPSILON;
         expect_close(c, k, want * gate, got[k],
                      gate * (magnitude * (error + slip_of_gate) + tiny) + TINY * (1 + magnitude));
     }
@@ -428,7 +452,7 @@ static void check_splits(check *c, const shape *p, const attended *a, const floa
             bool seen = false;
             for (size_t k = begin; k < end && k < begin + ATTEND_POSITIONS; k++)
                 seen |= k >= first_seen(a, end) && sees(p, a, t, k);
-            const float *tail = partial + ((t * p->heads * a->splits + i) * (p->length + 2)) + p->length;
+            const float *tail = partial + ((t * p->heads * a->splits + i) * (p->value_length + 2)) + p->value_length;
             expect(c, "a split without positions has a sum", seen || (tail[1] == 0 && tail[0] < -1e38f));
             expect(c, "a split's sum of weights is not 1 to its positions",
                    !seen ||
@@ -449,7 +473,9 @@ static attended attended_new(const shape *p, size_t s, uint64_t *rng)
                   .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng),
                   .gates = random_below(rng, 2) ? NULL : rough_array(p->count * p->stride_q, rng)};
     a.keys = random_cache(p, rng);
-    a.values = random_cache(p, rng);
+    const shape v = values_of(p);
+    a.values = random_cache(&v, rng);
+    a.gain = s % 4 == 3 ? 0.707F : 1;
     a.chunked = a.window > 0 && random_below(rng, 2);
     a.grows = random_below(rng, 2);
     a.by_head = random_below(rng, 2);
@@ -489,13 +515,14 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
         else
             DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                       room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                      UINT(p->positions), room_of(&rooms[4]), UINT(p->heads), UINT(p->kv_heads), UINT(p->length),
-                      UINT(a->window), UINT(a->chunked), UINT(a->grows), UINT(a->splits), UINT(p->stride_q),
-                      UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+                      UINT(p->positions), UINT(p->value_length), UINT(p->value_piece), room_of(&rooms[4]),
+                      UINT(p->heads), UINT(p->kv_heads), UINT(p->length), UINT(a->window), UINT(a->chunked),
+                      UINT(a->grows), UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale),
+                      FLOAT(a->softcap));
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
-                  room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q),
-                  UINT(gate_length(p, a)), UINT(a->softplus), UINT(first), UINT(most));
+                  room_of(&rooms[5]), UINT(p->heads), UINT(p->value_length), UINT(a->splits), UINT(p->stride_q),
+                  UINT(gate_length(p, a)), UINT(a->softplus), UINT(first), UINT(most), FLOAT(a->gain));
     }
 }
 
@@ -503,13 +530,14 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
  * splits of all rows; mixed: of attend_join. */
 static void check_join_8(check *c, device *d, const shape *p, const attended *a, const room *rooms, const float *mixed)
 {
-    size_t values = p->count * p->heads * p->length, blocks = values / Q8_BLOCK;
+    size_t values = p->count * p->heads * p->value_length, blocks = values / Q8_BLOCK;
     room to[] = {float_room(d, NULL, values), room_new(d, NULL, values), float_room(d, NULL, blocks),
                  word_room(d, NULL, blocks)};
     DEVICE_DO(c, d, DEVICE_attend_join_8, CHECKED_ROWS * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
               a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER, room_of(&to[0]),
-              room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(p->heads), UINT(p->length), UINT(a->splits),
-              UINT(p->stride_q), UINT(gate_length(p, a)), UINT(a->softplus), UINT(0), UINT(CHECKED_ROWS));
+              room_of(&to[1]), room_of(&to[2]), room_of(&to[3]), UINT(p->heads), UINT(p->value_length), UINT(a->splits),
+              UINT(p->stride_q), UINT(gate_length(p, a)), UINT(a->softplus), UINT(0), UINT(CHECKED_ROWS),
+              FLOAT(a->gain));
     float *got = content_of(c, &to[0]);
     expect_same(c, "what attend_join gives", mixed, got, values * sizeof(float));
     expect_rounded(c, mixed, values, &to[1], &to[2], &to[3]);
@@ -524,11 +552,11 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
                                s % 4 == 0   ? 3 * ATTEND_POSITIONS
                                : s % 4 == 1 ? ATTEND_POSITIONS + 8
                                             : 60,
-                               rng);
+                               !chooses, rng);
         attended a = attended_new(&p, s, rng);
         if (chooses)
             let_choose(&p, &a, rng);
-        size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
+        size_t parts = p.count * p.heads * a.splits * (p.value_length + 2), out = p.count * p.heads * p.value_length;
         room rooms[] = {step_of(d, &p),
                         float_room(d, a.query, p.count * p.stride_q),
                         room_new(d, a.keys, p.cached),
@@ -544,14 +572,14 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
             attend(c, d, kernel, &p, &a, rooms, CHECKED_ROWS);
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
-        if (p.length % Q8_BLOCK == 0)
+        if (p.value_length % Q8_BLOCK == 0)
             check_join_8(c, d, &p, &a, rooms, mixed[1]);
         attend(c, d, kernel, &p, &a, rooms, 1 + (p.count - 1) / 3);
         mixed[2] = content_of(c, &rooms[5]);
         check_splits(c, &p, &a, partial[0]);
         for (size_t t = 0; t < p.count; t++)
             for (size_t head = 0; head < p.heads; head++)
-                check_head(c, &p, &a, t, head, mixed[0] + (t * p.heads + head) * p.length);
+                check_head(c, &p, &a, t, head, mixed[0] + (t * p.heads + head) * p.value_length);
         expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         expect_same(c, "some rows at a time", mixed[0], mixed[2], out * sizeof(float));
@@ -570,6 +598,7 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                .heads = 2,
                .kv_heads = 1,
                .length = 8,
+               .value_length = 8,
                .context = 70 * ATTEND_POSITIONS,
                .sequences = 1,
                .stride_q = 16,
@@ -611,7 +640,7 @@ typedef struct scored {
 
 static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng)
 {
-    scored a = {.p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, rng)};
+    scored a = {.p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, false, rng)};
     a.p.heads = a.p.heads / a.p.kv_heads;
     a.p.kv_heads = 1;
     free(a.p.pages);
@@ -690,7 +719,7 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
 static void check_choose(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 60; s++) {
-        shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, rng);
+        shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, false, rng);
         size_t splits = (p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS, words = splits * SPLIT_WORDS;
         uint32_t chosen = 1 + (uint32_t)random_below(rng, p.context), values = 1 + (uint32_t)random_below(rng, 50),
                  middle = values / 2;

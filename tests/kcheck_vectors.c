@@ -392,14 +392,14 @@ static void check_read(check *c, const kernels *k, uint64_t *rng)
 /* Where the pages of a sequence of `count` positions lie: in any order, but the last one at the highest address, so that
  * nothing readable lies behind its last position. */
 typedef struct page_order {
-    size_t count, page_count, row_bytes, page_bytes;
+    size_t count, page_count, page_rows;
     uint32_t pages[MOST_PAGES];
 } page_order;
 
-static page_order order_pages(size_t count, size_t row_bytes, uint64_t *rng)
+static page_order order_pages(size_t count, uint64_t *rng)
 {
-    page_order o = {.count = count, .page_count = (count + KV_PAGE - 1) / KV_PAGE, .row_bytes = row_bytes};
-    o.page_bytes = (KV_PAGE + random_below(rng, 2) * random_below(rng, 200)) * row_bytes;
+    page_order o = {.count = count, .page_count = (count + KV_PAGE - 1) / KV_PAGE};
+    o.page_rows = KV_PAGE + random_below(rng, 2) * random_below(rng, 200);
     uint32_t spare = (uint32_t)random_below(rng, 3); /* pages of other sequences */
     for (uint32_t i = 0; i < o.page_count; i++)
         o.pages[i] = i + spare;
@@ -412,22 +412,36 @@ static page_order order_pages(size_t count, size_t row_bytes, uint64_t *rng)
     return o;
 }
 
+/* Returns the bytes of a key in a format. */
+static size_t key_bytes(number_format format, size_t length)
+{
+    return length / number_formats[format].block_values * number_formats[format].block_bytes;
+}
+
 /* Keys or values: [count][length] float32 values that a format holds exactly, and what it stores of them, in pages. */
 typedef struct cached {
     float *values;
     buffer_guarded stored;
+    attend_half half; /* of the cache */
 } cached;
+
+/* Returns where the key or value of a position lies. */
+static uint8_t *place_of(const page_order *o, const cached *c, size_t p)
+{
+    return (uint8_t *)c->stored.data + o->pages[p / KV_PAGE] * c->half.page_bytes + p % KV_PAGE * c->half.row_bytes;
+}
 
 static cached cached_new(const page_order *o, number_format format, size_t length, uint64_t *rng)
 {
     const number_traits *t = &number_formats[format];
-    size_t last = o->page_count - 1;
-    cached c = {malloc(o->count * length * sizeof(float)),
-                guarded_new(o->pages[last] * o->page_bytes + (o->count - last * KV_PAGE) * o->row_bytes)};
+    size_t last = o->page_count - 1, row_bytes = key_bytes(format, length), page_bytes = o->page_rows * row_bytes;
+    cached c = {.values = malloc(o->count * length * sizeof(float)),
+                .stored = guarded_new(o->pages[last] * page_bytes + (o->count - last * KV_PAGE) * row_bytes)};
+    c.half = (attend_half){c.stored.data, length, row_bytes, page_bytes};
     memset(c.stored.data, 0xff, c.stored.size); /* NaN, where no position lies */
     for (size_t p = 0; p < o->count; p++) {
         float *values = c.values + p * length;
-        uint8_t *at = (uint8_t *)c.stored.data + o->pages[p / KV_PAGE] * o->page_bytes + p % KV_PAGE * o->row_bytes;
+        uint8_t *at = place_of(o, &c, p);
         for (size_t i = 0; i < length; i++)
             values[i] = random_rough(rng);
         t->encode(values, NULL, at, length);
@@ -442,12 +456,6 @@ static void cached_free(cached *c)
     guarded_free(&c->stored);
 }
 
-/* Returns the bytes of a key in a format. */
-static size_t key_bytes(number_format format, size_t length)
-{
-    return length / number_formats[format].block_values * number_formats[format].block_bytes;
-}
-
 /* Returns the length of heads that is nearest to the wanted one in a format. */
 static size_t whole_blocks(number_format format, size_t length)
 {
@@ -459,7 +467,7 @@ static size_t whole_blocks(number_format format, size_t length)
  * exp(score - largest) then by a factor within exp(+-2 slip) and what exp itself errs, the sum of weights
  * likewise; the sum over `count` positions and its division by the total add their own. */
 static void check_query(check *c, const float *query, const float *key, const float *value, size_t count, size_t length,
-                        const attend_scoring *how, const float *got)
+                        size_t value_length, const attend_scoring *how, const float *got)
 {
     double scale = how->scale, cap = how->softcap, *score = calloc(count, sizeof(double)), slip = 0;
     double largest = how->sinks ? *how->sinks : -INFINITY, total = 0;
@@ -481,12 +489,13 @@ static void check_query(check *c, const float *query, const float *key, const fl
     /* The difference score - largest is rounded too: once, relative to at most the 100 beyond which exp is nothing. */
     double weight_error = expm1(2 * slip + 100 * EPSILON) + EXP_ERROR;
     double error = 2 * weight_error + (2 * (double)count + 4) * EPSILON;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < value_length; i++) {
         double want = 0, magnitude = 0, tiny = TINY;
         for (size_t p = 0; p < count; p++) {
-            want += score[p] / total * value[p * length + i];
-            magnitude += score[p] / total * fabs(value[p * length + i]);
-            tiny += TINY * fabs(value[p * length + i]); /* a weight that should be nothing may be that much */
+            double own = value[p * value_length + i];
+            want += score[p] / total * own;
+            magnitude += score[p] / total * fabs(own);
+            tiny += TINY * fabs(own); /* a weight that should be nothing may be that much */
         }
         expect_close(c, i, want, got[i], magnitude * error + tiny);
     }
@@ -501,29 +510,29 @@ static void check_attend(check *c, attend_kernel *attend, number_format format, 
     static const size_t firsts[] = {0, 0, 1, 31, 64, KV_PAGE - 1, KV_PAGE, KV_PAGE + 1};
     for (size_t s = 0; s < 192; s++) {
         size_t length = whole_blocks(format, lengths[s % 8]), count = counts[s / 8 % 12];
+        size_t shorter = s % 7 == 3 ? whole_blocks(format, 1 + random_below(rng, length)) : length;
         size_t first = firsts[random_below(rng, 8)], queries = 1 + random_below(rng, 9);
         float sinks[9];
         for (size_t g = 0; g < 9; g++)
             sinks[g] = 2 * random_rough(rng);
         attend_scoring how = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0};
         how.sinks = s % 5 == 1 ? sinks : NULL;
-        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions from %zu on, length %zu%s%s", queries, count,
-                 first, length, how.softcap > 0 ? ", soft cap" : "", how.sinks ? ", sinks" : "");
+        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions from %zu on, length %zu, %zu%s%s", queries,
+                 count, first, length, shorter, how.softcap > 0 ? ", soft cap" : "", how.sinks ? ", sinks" : "");
         buffer_guarded query = rough_new(queries * length, rng), scores = guarded_new(queries * count * sizeof(float));
-        page_order order = order_pages(first + count, key_bytes(format, length), rng);
-        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, length, rng);
+        page_order order = order_pages(first + count, rng);
+        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, shorter, rng);
         for (size_t p = 0; p < first; p++) { /* NaN where nothing must be read */
-            size_t at = order.pages[p / KV_PAGE] * order.page_bytes + p % KV_PAGE * order.row_bytes;
-            memset((uint8_t *)key.stored.data + at, 0xff, order.row_bytes);
-            memset((uint8_t *)value.stored.data + at, 0xff, order.row_bytes);
+            memset(place_of(&order, &key, p), 0xff, key.half.row_bytes);
+            memset(place_of(&order, &value, p), 0xff, value.half.row_bytes);
         }
-        buffer_guarded out = guarded_new(queries * length * sizeof(float));
-        attend_cache cache = {key.stored.data, value.stored.data, order.pages, order.page_bytes};
-        attend(query.data, queries, &cache, first, count, length, &how, scores.data, out.data);
+        buffer_guarded out = guarded_new(queries * shorter * sizeof(float));
+        attend_cache cache = {key.half, value.half, order.pages};
+        attend(query.data, queries, &cache, first, count, &how, scores.data, out.data);
         for (size_t g = 0; g < queries; g++) {
             attend_scoring one = {how.scale, how.softcap, how.sinks ? how.sinks + g : NULL};
-            check_query(c, (float *)query.data + g * length, key.values + first * length, value.values + first * length,
-                        count, length, &one, (float *)out.data + g * length);
+            check_query(c, (float *)query.data + g * length, key.values + first * length,
+                        value.values + first * shorter, count, length, shorter, &one, (float *)out.data + g * shorter);
         }
         expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&scores));
         cached_free(&key), cached_free(&value);
@@ -541,42 +550,44 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
         while (heads * rows * length > RUN_VALUES)
             rows--;
         size_t seen = counts[s / 8 % 7], count = seen + rows - 1, stride = heads * length + random_below(rng, 3);
+        size_t shorter = s % 3 == 2 ? whole_blocks(format, 1 + random_below(rng, length)) : length;
+        size_t out_stride = heads * shorter + random_below(rng, 3);
         float sinks[5];
         for (size_t g = 0; g < 5; g++)
             sinks[g] = 2 * random_rough(rng);
         attend_run run = {.stride = stride,
+                          .out_stride = out_stride,
                           .rows = rows,
                           .heads = heads,
-                          .length = length,
                           .seen = seen,
                           .first = s % 4 == 2 ? random_below(rng, seen) : 0,
                           .window = s % 4 == 1 ? 1 + random_below(rng, 150) : 0,
                           .scoring = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0}};
         run.scoring.sinks = s % 5 == 1 ? sinks : NULL;
-        snprintf(c->size, sizeof(c->size), "%zu rows, %zu heads, %zu seen from %zu, window %zu, length %zu%s%s", rows,
-                 heads, seen, run.first, run.window, length, run.scoring.softcap > 0 ? ", soft cap" : "",
+        snprintf(c->size, sizeof(c->size), "%zu rows, %zu heads, %zu seen from %zu, window %zu, length %zu, %zu%s%s",
+                 rows, heads, seen, run.first, run.window, length, shorter, run.scoring.softcap > 0 ? ", soft cap" : "",
                  run.scoring.sinks ? ", sinks" : "");
-        size_t values = (rows - 1) * stride + heads * length;
-        buffer_guarded query = rough_new(values, rng), out = guarded_new(values * sizeof(float));
-        buffer_guarded alone = guarded_new(heads * length * sizeof(float));
-        page_order order = order_pages(count, key_bytes(format, length), rng);
-        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, length, rng);
+        buffer_guarded query = rough_new((rows - 1) * stride + heads * length, rng);
+        buffer_guarded out = guarded_new(((rows - 1) * out_stride + heads * shorter) * sizeof(float));
+        buffer_guarded alone = guarded_new(heads * shorter * sizeof(float));
+        page_order order = order_pages(count, rng);
+        cached key = cached_new(&order, format, length, rng), value = cached_new(&order, format, shorter, rng);
         run.query = query.data, run.out = out.data;
-        run.cache = (attend_cache){key.stored.data, value.stored.data, order.pages, order.page_bytes};
+        run.cache = (attend_cache){key.half, value.half, order.pages};
         attend(&run);
         for (size_t i = 0; i < rows; i++) {
             size_t end = seen + i, from = run.window && end > run.window ? end - run.window : run.first;
             for (size_t g = 0; g < heads; g++) {
                 attend_scoring one = {run.scoring.scale, run.scoring.softcap, run.scoring.sinks ? sinks + g : NULL};
-                size_t at = i * stride + g * length;
-                check_query(c, (float *)query.data + at, key.values + from * length, value.values + from * length,
-                            end - from, length, &one, (float *)out.data + at);
+                check_query(c, (float *)query.data + i * stride + g * length, key.values + from * length,
+                            value.values + from * shorter, end - from, length, shorter, &one,
+                            (float *)out.data + i * out_stride + g * shorter);
             }
             attend_run single = run;
             single.query += i * stride, single.out = alone.data, single.rows = 1, single.seen = end;
             attend(&single);
             expect(c, "a row alone differs",
-                   memcmp(alone.data, (float *)out.data + i * stride, heads * length * sizeof(float)) == 0);
+                   memcmp(alone.data, (float *)out.data + i * out_stride, heads * shorter * sizeof(float)) == 0);
         }
         expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&alone));
         cached_free(&key), cached_free(&value);
@@ -595,10 +606,10 @@ static void check_score(check *c, kernel_score *score, number_format format, uin
         snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, length %zu", n, count, first, length);
         buffer_guarded query = rough_new(n * length, rng), weights = rough_new(n, rng);
         buffer_guarded scores = guarded_new(count * sizeof(float)), alone = guarded_new(sizeof(float));
-        page_order order = order_pages(first + count, key_bytes(format, length), rng);
+        page_order order = order_pages(first + count, rng);
         cached key = cached_new(&order, format, length, rng);
-        attend_cache cache = {key.stored.data, NULL, order.pages, order.page_bytes};
-        score_run run = {query.data, weights.data, n, length, cache, first, count, scores.data};
+        attend_cache cache = {.key = key.half, .pages = order.pages};
+        score_run run = {query.data, weights.data, n, cache, first, count, scores.data};
         score(&run);
         for (size_t p = 0; p < count; p++) {
             double want = 0, magnitude = 0;
@@ -629,28 +640,27 @@ static void check_zero_rows(check *c, kernel_attend_rows *attend, uint64_t *rng)
 {
     enum { SEEN = KV_PAGE + 2, LENGTH = 16 };
     float query[2 * LENGTH], out[2 * LENGTH] = {0}, alone[LENGTH] = {0};
-    page_order order = order_pages(SEEN + 1, LENGTH * sizeof(float), rng);
+    page_order order = order_pages(SEEN + 1, rng);
     cached key = cached_new(&order, FORMAT_F32, LENGTH, rng), value = cached_new(&order, FORMAT_F32, LENGTH, rng);
     for (size_t p = 0; p <= SEEN; p++)
         for (size_t i = 0; i < LENGTH; i++) {
-            size_t at = order.pages[p / KV_PAGE] * order.page_bytes + p % KV_PAGE * order.row_bytes + i * sizeof(float);
             static const float keys[] = {1000, 994.375F, 0},
                                values[] = {-0.0F, -1e-8F, 1}; /* weights: 1, exp(-90), 0 */
             float k = p < KV_PAGE ? 0 : keys[p - KV_PAGE], v = p < KV_PAGE ? -1 : values[p - KV_PAGE];
-            memcpy((uint8_t *)key.stored.data + at, &k, sizeof k);
-            memcpy((uint8_t *)value.stored.data + at, &v, sizeof v);
+            memcpy(place_of(&order, &key, p) + i * sizeof k, &k, sizeof k);
+            memcpy(place_of(&order, &value, p) + i * sizeof v, &v, sizeof v);
         }
     for (size_t i = 0; i < 2 * LENGTH; i++)
         query[i] = 1;
     attend_run run = {.query = query,
                       .out = out,
                       .stride = LENGTH,
+                      .out_stride = LENGTH,
                       .rows = 2,
                       .heads = 1,
-                      .length = LENGTH,
                       .seen = SEEN,
                       .scoring = {.scale = 1},
-                      .cache = {key.stored.data, value.stored.data, order.pages, order.page_bytes}};
+                      .cache = {key.half, value.half, order.pages}};
     snprintf(c->size, sizeof(c->size), "a sum of -0");
     attend(&run);
     run.out = alone, run.rows = 1;

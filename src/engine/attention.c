@@ -83,9 +83,9 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
             norm_heads(job, &job->l->key_norm, a->kv_head_count, key);
         turn_heads(job, a->kv_head_count, i, key);
         if (a->norm_values)
-            norm_plain(job, a->kv_head_count, b->value + i * key_width(a));
+            norm_plain(job, a->kv_head_count, b->value + i * value_width(a));
         kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
-                 b->value + i * key_width(a));
+                 b->value + i * value_width(a));
     }
 }
 
@@ -166,14 +166,14 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     size_t position = s->scratch.position[row], seen = position + 1;
     size_t first = a->chunked ? chunk_begin(a, position) : a->window && seen > a->window ? seen - a->window : 0;
     attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
-    size_t offset = (row * a->head_count + query) * a->head_length;
+    size_t head = row * a->head_count + query;
+    const float *queries = s->scratch.query + head * a->head_length;
+    float *out = s->scratch.mixed + head * read_length(a);
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
     if (job->chosen)
-        attend(s->scratch.query + offset, heads, job->chosen, 0, a->chosen, a->head_length, &scoring, scores,
-               s->scratch.mixed + offset);
+        attend(queries, heads, job->chosen, 0, a->chosen, &scoring, scores, out);
     else
-        attend(s->scratch.query + offset, heads, &cache, first, seen - first, a->head_length, &scoring, scores,
-               s->scratch.mixed + offset);
+        attend(queries, heads, &cache, first, seen - first, &scoring, scores, out);
 }
 
 /* The same for a piece of several rows. */
@@ -182,13 +182,13 @@ static void attend_piece(const attention_job *job, row_piece piece, size_t query
     const hearth_session *s = job->s;
     const attention_shape *a = &job->l->attention;
     uint32_t sequence = s->scratch.sequence[piece.first], head = (uint32_t)(query / group_of(a));
-    size_t stride = query_width(a), offset = piece.first * stride + query * a->head_length;
-    attend_run run = {.query = s->scratch.query + offset,
-                      .out = s->scratch.mixed + offset,
-                      .stride = stride,
+    size_t first = piece.first * a->head_count + query;
+    attend_run run = {.query = s->scratch.query + first * a->head_length,
+                      .out = s->scratch.mixed + first * read_length(a),
+                      .stride = query_width(a),
+                      .out_stride = read_width(a),
                       .rows = piece.count,
                       .heads = heads,
-                      .length = a->head_length,
                       .cache = kv_head(&s->cache, job->cached, sequence, head),
                       .seen = s->scratch.position[piece.first] + 1,
                       .first = chunk_begin(a, s->scratch.position[piece.first]),
@@ -245,13 +245,17 @@ static float opened(const attention_shape *a, float gate)
     return a->gate_softplus ? forward_softplus(gate) : 1 / (1 + expf(-gate));
 }
 
-/* Items are rows. Multiplies what the heads have read with what their gates let through. */
-static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
+/* Items are rows. Multiplies what the heads have read with their scale, and with what their gates let through. */
+static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const attention_job *job = context;
     const attention_shape *a = &job->l->attention;
-    size_t length = a->head_length;
+    size_t length = read_length(a), width = read_width(a);
+    if (a->value_scale != 1)
+        forward_scale(a->value_scale, (end - begin) * width, job->s->scratch.mixed + begin * width);
+    if (a->gate_length == 0)
+        return;
     bool in_turns = layer_gates_in_query(job->l);
     for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
         const float *gates = job->s->scratch.gated_query + (in_turns ? 2 * head + 1 : head) * a->gate_length;
@@ -278,10 +282,10 @@ static void project(const hearth_session *s, const model_layer *l, size_t count)
         each[products++] = (product){&l->v, b->value};
     multiply(s, b->normed, count, each, products);
     if (a->keys_back == 0 && !l->v.data)
-        memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
+        memcpy(b->value, b->key, count * value_width(a) * sizeof *b->value);
     forward_add_bias(s, l->q_bias, query_width(a), count, b->query);
     forward_add_bias(s, l->k_bias, key_width(a), count, b->key);
-    forward_add_bias(s, l->v_bias, key_width(a), count, b->value);
+    forward_add_bias(s, l->v_bias, value_width(a), count, b->value);
 }
 
 void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
@@ -301,11 +305,11 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     pool_run(threads, count, 1, place_rows, &job);
     choice_make(s, layer, count);
     attend_all(job, count);
-    if (a->gate_length > 0)
-        pool_run(threads, count, 1, gate_rows, &job);
+    if (a->gate_length > 0 || a->value_scale != 1)
+        pool_run(threads, count, 1, scale_rows, &job);
     if (a->compressed > 0)
         latent_results(s, layer, count);
-    forward_norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
+    forward_norm(s, &l->attention_inner_norm, read_width(a), count, b->mixed, b->mixed);
     inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, result, count);
     multiply(s, result, count, &(product){&l->attention_output, out}, 1);
     forward_add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);

@@ -75,7 +75,6 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
         score_run run = {.query = b->choice.query + row * heads * n,
                          .weights = b->choice.weight + row * heads,
                          .heads = heads,
-                         .length = n,
                          .cache = kv_head(&s->cache, c->cached, b->sequence[row], 0),
                          .first = first,
                          .count = left < SCORED_POSITIONS ? left : SCORED_POSITIONS,
@@ -176,10 +175,10 @@ static void gather_keys(void *context, size_t begin, size_t end, unsigned worker
     (void)worker;
     const choosing *c = context;
     const scratch *b = &c->s->scratch;
-    size_t bytes = c->s->cache.layers[c->cached].row_bytes;
+    size_t bytes = c->s->cache.layers[c->cached].row_bytes[KV_KEYS];
     attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[c->row], 0);
     for (size_t i = begin; i < end; i++)
-        memcpy((char *)b->choice.keys + i * bytes, attend_at(&cache, cache.key, b->choice.list[i], bytes), bytes);
+        memcpy((char *)b->choice.keys + i * bytes, attend_at(&cache, &cache.key, b->choice.list[i]), bytes);
 }
 
 attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
@@ -190,8 +189,8 @@ attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
     size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
     list_positions(b->choice.seen + row * choice_words(s), words, l->attention.chosen, b->choice.list);
     pool_run(s->engine->runtime->threads, l->attention.chosen, 64, gather_keys, &c);
-    return (attend_cache){.key = b->choice.keys,
-                          .value = b->choice.keys,
-                          .pages = b->choice.pages,
-                          .page_bytes = KV_PAGE * s->cache.layers[c.cached].row_bytes};
+    const kv_layer *cached = &s->cache.layers[c.cached];
+    size_t bytes = cached->row_bytes[KV_KEYS];
+    attend_half keys = {b->choice.keys, cached->has.head_length, bytes, KV_PAGE * bytes};
+    return (attend_cache){keys, keys, b->choice.pages};
 }

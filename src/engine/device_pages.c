@@ -12,27 +12,34 @@ static cached_keys keys_of(const hearth_session *s, uint32_t index)
     return s->engine->cached[s->engine->host_caches + index];
 }
 
-/* Returns the bytes of one position of one head of a layer, keys or values; *scales: those of its scales, which lie behind the
- * values of all positions. */
-static size_t position_bytes(const hearth_session *s, uint32_t index, size_t *scales)
+/* The bytes of one position of one head, of its key or its value. */
+typedef struct row_bytes {
+    size_t all, scales; /* the scales lie behind the values of all positions */
+} row_bytes;
+
+static row_bytes bytes_of(const hearth_session *s, uint32_t index, kv_half half)
 {
     cached_keys keys = keys_of(s, index);
+    uint32_t length = half == KV_KEYS ? keys.head_length : keys.value_length;
     const kv_format_row *kv = &kv_formats[s->cache.format];
-    *scales = keys.head_length / number_formats[kv->stored].block_values * kv->scale_bytes;
-    return kv_position_bytes(s->cache.format, keys) / keys.halves / keys.heads;
+    return (row_bytes){kv_position_bytes(s->cache.format, (cached_keys){1, length, 0}),
+                       length / number_formats[kv->stored].block_values * kv->scale_bytes};
 }
 
 page_layer device_page_layer(const hearth_session *s, uint32_t index)
 {
     page_layer at = {0};
     for (uint32_t i = 0; i <= index; i++) {
-        at = (page_layer){.begin = at.begin + at.halves * at.half_bytes};
+        at = (page_layer){.begin = at.end, .end = at.end};
         if (i == s->engine->device_caches)
             break;
-        size_t scales, bytes = s->pages.positions * position_bytes(s, i, &scales);
-        at.piece_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
-        at.half_bytes = keys_of(s, i).heads * at.piece_bytes;
-        at.halves = keys_of(s, i).halves;
+        at.halves = keys_of(s, i).value_length > 0 ? KV_HALVES : KV_VALUES;
+        for (kv_half half = KV_KEYS; half < at.halves; half++) {
+            size_t bytes = s->pages.positions * bytes_of(s, i, half).all;
+            at.piece_bytes[half] = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+            at.values = half == KV_VALUES ? at.end : at.begin;
+            at.end += keys_of(s, i).heads * at.piece_bytes[half];
+        }
     }
     return at;
 }
@@ -96,15 +103,18 @@ static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t 
         return move(cache, begin, block, page_bytes, error);
     for (uint32_t i = 0; i < s->engine->device_caches; i++) {
         page_layer layer = device_page_layer(s, i);
-        size_t scales, values = position_bytes(s, i, &scales);
-        values -= scales;
-        for (uint32_t head = 0; head < layer.halves * keys_of(s, i).heads; head++) {
-            size_t at = begin + layer.begin + head * layer.piece_bytes;
+        uint32_t heads = keys_of(s, i).heads;
+        for (uint32_t piece = 0; piece < layer.halves * heads; piece++) {
+            kv_half half = piece / heads;
+            row_bytes row = bytes_of(s, i, half);
+            size_t values = row.all - row.scales;
+            size_t at =
+                begin + (half == KV_VALUES ? layer.values : layer.begin) + piece % heads * layer.piece_bytes[half];
             TRY(move(cache, at, block, count * values, error));
             block += count * values;
-            if (scales > 0)
-                TRY(move(cache, at + s->pages.positions * values, block, count * scales, error));
-            block += count * scales;
+            if (row.scales > 0)
+                TRY(move(cache, at + s->pages.positions * values, block, count * row.scales, error));
+            block += count * row.scales;
         }
     }
     return HEARTH_OK;

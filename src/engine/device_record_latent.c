@@ -116,10 +116,10 @@ void record_index(const recorder *r, uint32_t layer)
     LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (heads + 1), BUFFER(v->index_query), keys, NO_BUFFER,
            BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
            BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
-           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes),
-           UINT(r->s->pages.positions), UINT(heads), UINT(1), UINT(index->head_length), UINT(index->rotary->pairs),
-           UINT(index->rotary->pairing == ROPE_HALVES), UINT((size_t)index->head_count * index->head_length),
-           UINT(row.stride));
+           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
+           UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[KV_KEYS]), UINT(heads), UINT(1),
+           UINT(index->head_length), UINT(index->rotary->pairs), UINT(index->rotary->pairing == ROPE_HALVES),
+           UINT((size_t)index->head_count * index->head_length), UINT(row.stride));
 }
 
 void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count)
@@ -133,9 +133,9 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
         return;
     LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, BUFFER(v->index_query),
            BUFFER_FROM(v->projected, row.at[MIXER_INDEX_WEIGHT] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
-           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes),
-           UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(a->chosen), UINT(heads), UINT(n), UINT(splits),
-           UINT(heads * n), UINT(row.stride), UINT(first), UINT(count));
+           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
+           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(a->chosen),
+           UINT(heads), UINT(n), UINT(splits), UINT(heads * n), UINT(row.stride), UINT(first), UINT(count));
     LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen), UINT(splits),
            UINT(first), UINT(count));
 }

@@ -50,24 +50,23 @@ static void attend(const recorder *r, uint32_t layer, const device_buffer *query
     const attention_shape *a = &r->model->layers[layer].attention;
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
-    size_t keys = at.begin, values = at.begin + (at.halves - 1) * at.half_bytes;
     size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
     size_t items = rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits);
     if (choice_matters(r->s, a)) {
         record_choose(r, layer, first, rows);
-        LAUNCH(r, kv->attend_chosen, items, BUFFER(query), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values),
-               BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions),
-               BUFFER(v->partial), BUFFER(v->seen), UINT(a->chosen), UINT(a->head_count), UINT(a->kv_head_count),
-               UINT(a->head_length), UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale),
-               FLOAT(a->softcap));
+        LAUNCH(r, kv->attend_chosen, items, BUFFER(query), BUFFER_FROM(v->cache, at.begin),
+               BUFFER_FROM(v->cache, at.values), BUFFER(v->pages), UINT(table), UINT(page_bytes),
+               UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->partial), BUFFER(v->seen),
+               UINT(a->chosen), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(splits),
+               UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
         return;
     }
-    LAUNCH(r, kv->attend, items, BUFFER(query), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values),
-           BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions),
-           BUFFER(v->partial), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window),
-           UINT(a->chunked), UINT(a->grows), UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale),
-           FLOAT(a->softcap));
+    LAUNCH(r, kv->attend, items, BUFFER(query), BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values),
+           BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions),
+           UINT(read_length(a)), UINT(at.piece_bytes[at.halves - 1]), BUFFER(v->partial), UINT(a->head_count),
+           UINT(a->kv_head_count), UINT(a->head_length), UINT(a->window), UINT(a->chunked), UINT(a->grows),
+           UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
 }
 
 /* Records the attention of a layer up to its output matrix. */
@@ -79,7 +78,6 @@ static void attention(const recorder *r, uint32_t layer)
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
     bool latent = a->compressed > 0;
-    size_t keys = at.begin, values = at.begin + (at.halves - 1) * at.half_bytes;
     size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
     size_t first_angle = a->rotary ? a->rotary->first : 0;
     step_layout step = device_step_layout(r->model, r->rows);
@@ -109,9 +107,10 @@ static void attention(const recorder *r, uint32_t layer)
     LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(query),
            latent ? BUFFER(v->key) : BUFFER_FROM(v->projected, key_at * sizeof(float)),
            latent ? NO_BUFFER : BUFFER_FROM(v->projected, value_at * sizeof(float)), BUFFER_FROM(v->step, cosine),
-           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->pages),
-           UINT(table), UINT(page_bytes), UINT(at.piece_bytes), UINT(r->s->pages.positions), UINT(a->head_count),
-           UINT(own_keys), UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
+           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values),
+           BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions),
+           UINT(read_length(a)), UINT(at.piece_bytes[at.halves - 1]), UINT(a->head_count), UINT(own_keys),
+           UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
            UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
     if (a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
@@ -121,26 +120,26 @@ static void attention(const recorder *r, uint32_t layer)
         a->gate_length > 0 ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&
-                  a->head_length % Q8_BLOCK == 0 && !latent;
+                  read_length(a) % Q8_BLOCK == 0 && !latent;
     for (size_t first = 0; first < r->rows; first += attend_rows) {
         size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
         attend(r, layer, query, query_stride, first, rows);
         if (rounds)
             LAUNCH(r, DEVICE_attend_join_8, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), BUFFER(v->q8), BUFFER(v->q8_scales), BUFFER(v->q8_sums), UINT(a->head_count),
-                   UINT(a->head_length), UINT(splits), UINT(stride), UINT(a->gate_length), UINT(a->gate_softplus),
-                   UINT(first), UINT(rows));
+                   UINT(read_length(a)), UINT(splits), UINT(stride), UINT(a->gate_length), UINT(a->gate_softplus),
+                   UINT(first), UINT(rows), FLOAT(a->value_scale));
         else
             LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
-                   BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride),
-                   UINT(a->gate_length), UINT(a->gate_softplus), UINT(first), UINT(rows));
+                   BUFFER(v->mixed), UINT(a->head_count), UINT(read_length(a)), UINT(splits), UINT(stride),
+                   UINT(a->gate_length), UINT(a->gate_softplus), UINT(first), UINT(rows), FLOAT(a->value_scale));
     }
     if (rounds)
         *r->rounded = v->mixed;
     if (latent)
         record_latent_results(r, layer);
     if (l->attention_inner_norm.weight)
-        record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
+        record_norm(r, &l->attention_inner_norm, v->mixed, read_width(a), v->mixed);
 }
 
 void record_convolve(const recorder *r, uint32_t layer, const mixer_row *row)

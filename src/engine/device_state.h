@@ -29,11 +29,11 @@ typedef struct device_vectors {
     device_buffer *first_value; /* [R][d]  the first layer's values                          */
     /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][context] in whole splits; [R][choice_words] */
     device_buffer *index_query, *position_scores, *seen;
-    device_buffer *partial, *mixed;         /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
-    device_buffer *states;                  /* those of `recurrent` below                                */
-    device_buffer *per_layer;               /* inputs of the layers' own: device_own_input               */
-    device_buffer *per_layer_gate;          /* [R][p]                                                    */
-    device_buffer *hidden, *score;          /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
+    device_buffer *partial, *mixed; /* [device_attend_rows][heads][splits][read_length + 2], [R][read_width or V] */
+    device_buffer *states;          /* those of `recurrent` below                                */
+    device_buffer *per_layer;       /* inputs of the layers' own: device_own_input               */
+    device_buffer *per_layer_gate;  /* [R][p]                                                    */
+    device_buffer *hidden, *score;  /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
     device_buffer *mask_list, *mask_listed; /* [R][H], [R]  rows of those masks                          */
     device_buffer *first, *second;          /* [R][n]  first becomes the activations; it has room for both results of
@@ -55,7 +55,7 @@ typedef struct device_vectors {
     device_buffer *logits; /* [STEP_ROWS][vocabulary]                                     */
     device_buffer
         *stream[STREAM_BUFFERS]; /* session.stream_bytes each: parts of the CPU's neurons (device_stream.h)   */
-    /* [page][device layers][keys, values][kv_head][positions of a page][head_length]: a page is one piece, so that it is copied
+    /* [page][device layers][keys, values][kv_head][positions of a page][length]: a page is one piece, so that it is copied
      * at once (device_page_layer) */
     device_buffer *cache;
     device_buffer *pages; /* [sequences][pages of each], as kv_pages.table                   */
@@ -274,9 +274,9 @@ static inline uint32_t device_mask_width(const hearth_session *s, uint32_t layer
 
 /* Where the keys and values of a layer are in a page of the cache. */
 typedef struct page_layer {
-    size_t begin, half_bytes; /* of the keys; the values follow, ...                  */
-    size_t halves;            /* ... if there are 2: keys may be values too           */
-    size_t piece_bytes;       /* of a head, from one to the next                      */
+    size_t begin, values, end;     /* the keys begin, and the values: there, too, where keys are values */
+    kv_half halves;                /* KV_HALVES, or KV_VALUES where keys are values too or there are none */
+    size_t piece_bytes[KV_HALVES]; /* of a head, from one to the next                                  */
 } page_layer;
 
 /* Returns the place of a layer; index: among those of the device. That of the index after the last one begins where the

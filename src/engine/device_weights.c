@@ -18,7 +18,7 @@ static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_la
         uint32_t rows;
     } each[] = {{from->q_bias, query_width(&from->attention)},
                 {from->k_bias, key_width(&from->attention)},
-                {from->v_bias, key_width(&from->attention)}};
+                {from->v_bias, value_width(&from->attention)}};
     uint32_t all = 0, at = 0;
     if (!from->q_bias && !from->k_bias && !from->v_bias)
         return HEARTH_OK;
@@ -38,7 +38,8 @@ static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_la
 void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
 {
     const attention_shape *a = &l->attention;
-    uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a);
+    uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a),
+             value = a->keys_back > 0 ? 0 : value_width(a);
     const mixer_input gates = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"};
     const mixer_input latent[MIXER_INPUTS] = {
         [MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q, a->query_rank > 0 ? a->query_rank : l->q.rows,
@@ -49,7 +50,7 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
             a->gate_length > 0 ? gates : (mixer_input){&l->index_weight, a->index.head_count, "indexer.proj"}};
     const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
                                      [MIXER_KEY] = {&l->k, key, "attn_k"},
-                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
+                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, value, "attn_v"},
                                      [MIXER_GATE] = gates};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
                                      [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
@@ -244,7 +245,7 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
         {&to->attention_norm, &from->attention_norm, d, "attention norm"},
         {&to->query_norm, &from->query_norm, a->norm_whole ? query : a->head_length, "query norm"},
         {&to->key_norm, &from->key_norm, a->norm_whole ? key : a->head_length, "key norm"},
-        {&to->attention_inner_norm, &from->attention_inner_norm, query, "attention inner norm"},
+        {&to->attention_inner_norm, &from->attention_inner_norm, read_width(a), "attention inner norm"},
         {&to->attention_post_norm, &from->attention_post_norm, d, "attention post norm"},
         {&to->ffn_norm, &from->ffn_norm, d, "ffn norm"},
         {&to->ffn_post_norm, &from->ffn_post_norm, d, "ffn post norm"},

@@ -210,7 +210,7 @@ typedef struct scratch {
     expert_group *head_groups; /* [H]                                         */
     float *result;             /* [B][H * V]                                  */
     float *gated_query; /* [B][2 Q] of each head the query, then its gate; or the gates alone (layer_gates_in_query) */
-    float *mixed;       /* [B][Q], [B][V]  result of the mixer before its output matrix */
+    float *mixed;       /* [B][H][read_length], [B][V]  result of the mixer before its output matrix */
     float *convolved;   /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */
     float *step, *beta;    /* [B][H]  become decay and gain                        */

@@ -43,9 +43,10 @@ const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
                         DEVICE_attend_chosen_q8_0, sizeof(uint16_t)},
 };
 
-bool kv_format_fits(hearth_kv format, cached_keys keys)
+uint32_t kv_misfit(hearth_kv format, cached_keys keys)
 {
-    return keys.head_length % number_formats[kv_formats[format].stored].block_values == 0;
+    uint32_t block = number_formats[kv_formats[format].stored].block_values;
+    return keys.head_length % block != 0 ? keys.head_length : keys.value_length % block != 0 ? keys.value_length : 0;
 }
 
 /* Returns the bytes of n values of a row, n a multiple of the format's block. */
@@ -65,8 +66,10 @@ static bool lay_out(kv_cache *c, const cached_keys *keys)
 {
     size_t positions = kv_pages_positions(c->pages, c->pages->count), bytes;
     for (uint32_t i = 0; i < c->layer_count; i++) {
-        c->layers[i] =
-            (kv_layer){.has = keys[i], .row_bytes = bytes_of(c->format, keys[i].head_length), .begin = c->size_bytes};
+        c->layers[i] = (kv_layer){
+            .has = keys[i],
+            .row_bytes = {bytes_of(c->format, keys[i].head_length), bytes_of(c->format, keys[i].value_length)},
+            .begin = c->size_bytes};
         if (!size_multiply(positions, kv_position_bytes(c->format, keys[i]), &bytes) ||
             !size_add(c->size_bytes, bytes, &c->size_bytes))
             return false;
@@ -99,26 +102,35 @@ void kv_cache_destroy(kv_cache *c)
     c->layers = NULL;
 }
 
-/* Returns the bytes of what a head has in a page, keys or values. */
-static size_t piece_bytes(const kv_cache *c, uint32_t layer)
+/* Returns 2, or 1 where keys are values too or there are none. */
+static kv_half halves_of(const kv_layer *l)
 {
-    return c->pages->positions * c->layers[layer].row_bytes;
+    return l->has.value_length > 0 ? KV_HALVES : KV_VALUES;
 }
 
-/* Returns where the keys (half 0) or values (half 1) of a head begin in a page. */
-static char *piece_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t head, uint32_t page)
+/* Returns the bytes of what a head has in a page, keys or values. */
+static size_t piece_bytes(const kv_cache *c, uint32_t layer, kv_half half)
+{
+    return c->pages->positions * c->layers[layer].row_bytes[half];
+}
+
+/* Returns where the keys or values of a head begin in a page. */
+static char *piece_at(const kv_cache *c, uint32_t layer, kv_half half, uint32_t head, uint32_t page)
 {
     const kv_layer *l = &c->layers[layer];
-    size_t before = ((size_t)half * l->has.heads + head) * c->pages->count + page;
-    return (char *)c->data + l->begin + before * piece_bytes(c, layer);
+    size_t all_keys = half == KV_VALUES ? l->has.heads * c->pages->count * piece_bytes(c, layer, KV_KEYS) : 0;
+    size_t before = (size_t)head * c->pages->count + page;
+    return (char *)c->data + l->begin + all_keys + before * piece_bytes(c, layer, half);
 }
 
 attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
 {
-    return (attend_cache){.key = piece_at(c, layer, 0, head, 0),
-                          .value = piece_at(c, layer, c->layers[layer].has.halves - 1, head, 0),
-                          .pages = kv_pages_row(c->pages, sequence),
-                          .page_bytes = piece_bytes(c, layer)};
+    const kv_layer *l = &c->layers[layer];
+    attend_half key = {piece_at(c, layer, KV_KEYS, head, 0), l->has.head_length, l->row_bytes[KV_KEYS],
+                       piece_bytes(c, layer, KV_KEYS)};
+    attend_half value = {piece_at(c, layer, KV_VALUES, head, 0), l->has.value_length, l->row_bytes[KV_VALUES],
+                         piece_bytes(c, layer, KV_VALUES)};
+    return (attend_cache){key, halves_of(l) == KV_HALVES ? value : key, kv_pages_row(c->pages, sequence)};
 }
 
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
@@ -126,28 +138,29 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
 {
     const kv_layer *l = &c->layers[layer];
     const float *const halves[] = {key, value};
+    const uint32_t lengths[] = {l->has.head_length, l->has.value_length};
     uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
-    for (uint32_t half = 0; half < l->has.halves; half++)
+    for (kv_half half = KV_KEYS; half < halves_of(l); half++)
         for (uint32_t head = 0; head < l->has.heads; head++) {
-            char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes;
-            kv_formats[c->format].store(k, halves[half] + (size_t)head * l->has.head_length, l->has.head_length, at);
+            char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes[half];
+            kv_formats[c->format].store(k, halves[half] + (size_t)head * lengths[half], lengths[half], at);
         }
 }
 
 void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
 {
     for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t half = 0; half < c->layers[layer].has.halves; half++)
+        for (kv_half half = KV_KEYS; half < halves_of(&c->layers[layer]); half++)
             for (uint32_t head = 0; head < c->layers[layer].has.heads; head++)
                 memcpy(piece_at(c, layer, half, head, to), piece_at(c, layer, half, head, from),
-                       c->layers[layer].row_bytes * length);
+                       c->layers[layer].row_bytes[half] * length);
 }
 
 size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < c->layer_count; i++)
-        bytes += (size_t)c->layers[i].has.halves * c->layers[i].has.heads * c->layers[i].row_bytes * length;
+        bytes += kv_position_bytes(c->format, c->layers[i].has) * length;
     return bytes;
 }
 
@@ -168,15 +181,18 @@ static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length,
 {
     const uint32_t *pages = kv_pages_row(c->pages, sequence);
     uint32_t positions = c->pages->positions;
-    for (uint32_t layer = 0; layer < c->layer_count; layer++)
-        for (uint32_t head = 0; head < c->layers[layer].has.halves * c->layers[layer].has.heads;
-             head++) /* all keys, then all values */
+    for (uint32_t layer = 0; layer < c->layer_count; layer++) {
+        const kv_layer *l = &c->layers[layer];
+        for (uint32_t i = 0; i < halves_of(l) * l->has.heads; i++) { /* all keys, then all values */
+            kv_half half = i / l->has.heads;
             for (uint32_t begin = 0; begin < length; begin += positions) {
                 uint32_t count = length - begin < positions ? length - begin : positions;
-                size_t bytes = count * c->layers[layer].row_bytes;
-                move(block, piece_at(c, layer, 0, head, pages[begin / positions]), bytes);
+                size_t bytes = count * l->row_bytes[half];
+                move(block, piece_at(c, layer, half, i % l->has.heads, pages[begin / positions]), bytes);
                 block += bytes;
             }
+        }
+    }
 }
 
 void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block)

@@ -134,7 +134,7 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     size_t row_bytes = 0;
     for (uint32_t i = 0; i < s->engine->host_caches; i++) {
         cached_keys keys = s->engine->cached[i];
-        size_t bytes = kv_position_bytes(s->cache.format, (cached_keys){1, keys.head_length, 1});
+        size_t bytes = kv_position_bytes(s->cache.format, (cached_keys){1, keys.head_length, 0});
         row_bytes = bytes > row_bytes ? bytes : row_bytes;
     }
     b->page_count = chosen > 0 ? chosen / KV_PAGE + 1 : 0;
@@ -424,11 +424,11 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
     for (uint32_t i = 0; i < engine->host_caches + engine->device_caches; i++)
-        if (!kv_format_fits(options->kv, engine->cached[i]))
-            return fail(error, HEARTH_UNSUPPORTED,
-                        "%s: kv format %s: heads have %u values, which are no whole blocks of %u",
-                        engine->model->source->path, number_formats[kv_formats[options->kv].stored].name,
-                        engine->cached[i].head_length, number_formats[kv_formats[options->kv].stored].block_values);
+        if (kv_misfit(options->kv, engine->cached[i]) > 0)
+            return fail(
+                error, HEARTH_UNSUPPORTED, "%s: kv format %s: heads have %u values, which are no whole blocks of %u",
+                engine->model->source->path, number_formats[kv_formats[options->kv].stored].name,
+                kv_misfit(options->kv, engine->cached[i]), number_formats[kv_formats[options->kv].stored].block_values);
     if (options->marks > MOST_MARKS)
         return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
                     (unsigned long long)options->marks, MOST_MARKS);

@@ -135,8 +135,8 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const blo
 /* Some queries of one key/value head and the positions [first, first + count). */
 typedef struct attention {
     const float *query;
-    size_t queries, first, count, length, bytes; /* bytes of a key or value              */
-    size_t together;                             /* positions of a block: divides a page */
+    size_t queries, first, count;
+    size_t together; /* positions of a block: divides a page */
     const attend_cache *cache;
     attend_scoring scoring;
     float *scores, *out;
@@ -144,38 +144,38 @@ typedef struct attention {
 
 /* Returns the distance from a position to what is read LATER bytes after it: that is in the position's page, or as far behind
  * the begin of the sequence's next page as it would be behind the end of this one. */
-ALWAYS_INLINE uintptr_t distance_later(const attention *a, size_t position)
+ALWAYS_INLINE uintptr_t distance_later(const attention *a, const attend_half *half, size_t position)
 {
-    const attend_cache *c = a->cache;
-    size_t page = position / KV_PAGE, page_bytes = KV_PAGE * a->bytes;
-    if (position % KV_PAGE * a->bytes + LATER < page_bytes || (page + 1) * KV_PAGE >= a->first + a->count)
+    const uint32_t *pages = a->cache->pages;
+    size_t page = position / KV_PAGE, page_bytes = KV_PAGE * half->row_bytes;
+    if (position % KV_PAGE * half->row_bytes + LATER < page_bytes || (page + 1) * KV_PAGE >= a->first + a->count)
         return LATER;
-    return ((uintptr_t)c->pages[page + 1] - c->pages[page]) * c->page_bytes + LATER - page_bytes;
+    return ((uintptr_t)pages[page + 1] - pages[page]) * half->page_bytes + LATER - page_bytes;
 }
 
 /* Returns the block that begins with position first + p. half: the cache's keys or values. */
-ALWAYS_INLINE block block_at(const attention *a, const void *half, size_t p)
+ALWAYS_INLINE block block_at(const attention *a, const attend_half *half, size_t p)
 {
     size_t begin = a->first + p, left = a->together - begin % a->together;
     return (block){.first = p,
                    .count = a->count - p < left ? a->count - p : left,
-                   .at = attend_at(a->cache, half, begin, a->bytes),
-                   .bytes = a->bytes,
-                   .later = distance_later(a, begin)};
+                   .at = attend_at(a->cache, half, begin),
+                   .bytes = half->row_bytes,
+                   .later = distance_later(a, half, begin)};
 }
 
 /* Computes the scores of a block; fetches: nothing has prefetched what comes later. */
 ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
+    size_t length = a->cache->key.length;
     for (size_t g = 0; g < a->queries; g += 2) {
         size_t next = g + 1 < a->queries ? g + 1 : g;
-        const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
+        const float *const query[] = {a->query + g * length, a->query + next * length};
         float *const scores[] = {a->scores + g * a->count + b->first, a->scores + next * a->count + b->first};
         for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
             if (fetches && g == 0)
                 fetch_later(b, b->at + p * b->bytes, TILE_POSITIONS * b->bytes);
-            score_tile(query, b->at + p * b->bytes, b->bytes, b->count - p, a->length, a->scoring.scale, scores, p,
-                       load);
+            score_tile(query, b->at + p * b->bytes, b->bytes, b->count - p, length, a->scoring.scale, scores, p, load);
         }
     }
 }
@@ -183,19 +183,20 @@ ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches,
 /* Adds the values of a block to the outputs. */
 ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
+    size_t length = a->cache->value.length;
     for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
         const float *scores[TILE_QUERIES];
         float *out[TILE_QUERIES];
         for (size_t k = 0; k < TILE_QUERIES; k++) {
             size_t one = g + k < a->queries ? g + k : a->queries - 1;
             scores[k] = a->scores + one * a->count + b->first;
-            out[k] = a->out + one * a->length;
+            out[k] = a->out + one * length;
         }
         size_t i = 0;
-        for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
+        for (; i + TILE_REGISTERS * LANES <= length; i += TILE_REGISTERS * LANES)
             value_tile(scores, b, i, TILE_REGISTERS, LANES, out, fetches && g == 0 && i == 0, load);
-        for (; i < a->length; i += LANES)
-            value_tile(scores, b, i, 1, a->length - i, out, fetches && g == 0 && i == 0, load);
+        for (; i < length; i += LANES)
+            value_tile(scores, b, i, 1, length - i, out, fetches && g == 0 && i == 0, load);
     }
 }
 
@@ -205,26 +206,27 @@ ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches,
 /* Converts n values, which follow one another, to float32. */
 typedef void convert_values(const void *from, size_t n, float *out);
 
-/* Converts the keys (or values) of a block to `out`; in a page they follow one another. */
-ALWAYS_INLINE block converted(const attention *a, const block *b, float *out, convert_values *convert)
+/* Converts the keys (or values), of so many values each, of a block to `out`; in a page they follow one another. */
+ALWAYS_INLINE block converted(size_t length, const block *b, float *out, convert_values *convert)
 {
     for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
         size_t n = b->count - p < TILE_POSITIONS ? b->count - p : TILE_POSITIONS;
         fetch_later(b, b->at + p * b->bytes, n * b->bytes);
-        convert(b->at + p * b->bytes, n * a->length, out + p * a->length);
+        convert(b->at + p * b->bytes, n * length, out + p * length);
     }
-    return (block){.first = b->first, .count = b->count, .at = (const char *)out, .bytes = a->length * sizeof *out};
+    return (block){.first = b->first, .count = b->count, .at = (const char *)out, .bytes = length * sizeof *out};
 }
 
 /* convert: converts blocks before they are used; NULL: they are loaded as they are. */
 ALWAYS_INLINE void attend_together(const attention *a, load_values *load, convert_values *convert)
 {
     float total[MOST_QUERIES] = {0}, floats[CONVERTED_VALUES];
+    const attend_half *key = &a->cache->key, *value = &a->cache->value;
     for (size_t p = 0, n; p < a->count; p += n) {
-        block keys = block_at(a, a->cache->key, p);
+        block keys = block_at(a, key, p);
         n = keys.count;
         if (convert) {
-            keys = converted(a, &keys, floats, convert);
+            keys = converted(key->length, &keys, floats, convert);
             score_block(a, &keys, false, load_f32);
         } else {
             score_block(a, &keys, true, load);
@@ -234,20 +236,20 @@ ALWAYS_INLINE void attend_together(const attention *a, load_values *load, conver
         cap_scores(a->scores, a->queries * a->count, a->scoring.softcap);
     for (size_t g = 0; g < a->queries; g++)
         total[g] = softmax(a->scores + g * a->count, a->count, a->scoring.sinks ? a->scoring.sinks + g : NULL);
-    memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
+    memset(a->out, 0, a->queries * value->length * sizeof(*a->out));
     for (size_t p = 0, n; p < a->count; p += n) {
-        block values = block_at(a, a->cache->value, p);
+        block values = block_at(a, value, p);
         n = values.count;
         if (convert) {
-            values = converted(a, &values, floats, convert);
+            values = converted(value->length, &values, floats, convert);
             value_block(a, &values, false, load_f32);
         } else {
             value_block(a, &values, true, load);
         }
     }
     for (size_t g = 0; g < a->queries; g++)
-        for (size_t i = 0; i < a->length; i++)
-            a->out[g * a->length + i] /= total[g];
+        for (size_t i = 0; i < value->length; i++)
+            a->out[g * value->length + i] /= total[g];
 }
 
 ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *convert)
@@ -255,9 +257,9 @@ ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *conver
     for (size_t all = a.queries; all > 0; all -= a.queries) {
         a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
         attend_together(&a, load, convert);
-        a.query += a.queries * a.length;
+        a.query += a.queries * a.cache->key.length;
         a.scores += a.queries * a.count;
-        a.out += a.queries * a.length;
+        a.out += a.queries * a.cache->value.length;
         a.scoring.sinks = a.scoring.sinks ? a.scoring.sinks + a.queries : NULL;
     }
 }
@@ -282,15 +284,15 @@ ALWAYS_INLINE void score(const score_run *run, attention a, load_values *load, c
     memset(run->scores, 0, run->count * sizeof *run->scores);
     for (size_t p = 0, n; p < run->count; p += n) {
         a.count = run->count;
-        block keys = block_at(&a, a.cache->key, p);
+        block keys = block_at(&a, &a.cache->key, p);
         a.count = n = keys.count;
         a.scores = of_heads;
         keys.first = 0;
         if (convert)
-            keys = converted(&a, &keys, floats, convert);
+            keys = converted(a.cache->key.length, &keys, floats, convert);
         for (size_t h = 0; h < run->heads; h += a.queries) {
             a.queries = run->heads - h < MOST_QUERIES ? run->heads - h : MOST_QUERIES;
-            a.query = run->query + h * run->length;
+            a.query = run->query + h * a.cache->key.length;
             if (convert)
                 score_block(&a, &keys, false, load_f32);
             else
@@ -309,53 +311,46 @@ static size_t converted_together(size_t length)
     return together * length <= CONVERTED_VALUES ? together : 0;
 }
 
-/* Those of a run that scores; bytes: of a key. */
-ALWAYS_INLINE attention scoring_of(const score_run *run, size_t bytes, size_t together)
+/* Those of a run that scores. */
+ALWAYS_INLINE attention scoring_of(const score_run *run, size_t together)
 {
-    return (attention){.first = run->first,
-                       .length = run->length,
-                       .bytes = bytes,
-                       .together = together,
-                       .cache = &run->cache,
-                       .scoring = {.scale = 1}};
+    return (attention){.first = run->first, .together = together, .cache = &run->cache, .scoring = {.scale = 1}};
 }
 
-#define SCORE(format, size, level)                                               \
-    static void score_##format##_##level(const score_run *run)                   \
-    {                                                                            \
-        size_t length = run->length;                                             \
-        score(run, scoring_of(run, size, BLOCK_POSITIONS), load_##format, NULL); \
+#define SCORE(format, level)                                               \
+    static void score_##format##_##level(const score_run *run)             \
+    {                                                                      \
+        score(run, scoring_of(run, BLOCK_POSITIONS), load_##format, NULL); \
     }
 
-#define SCORE_CONVERTED(format, size, level)                                                \
-    static void score_##format##_##level(const score_run *run)                              \
-    {                                                                                       \
-        size_t length = run->length, together = converted_together(length);                 \
-        if (together > 0)                                                                   \
-            score(run, scoring_of(run, size, together), load_##format, floats_of_##format); \
-        else                                                                                \
-            score(run, scoring_of(run, size, BLOCK_POSITIONS), load_##format, NULL);        \
+#define SCORE_CONVERTED(format, level)                                                \
+    static void score_##format##_##level(const score_run *run)                        \
+    {                                                                                 \
+        size_t together = converted_together(run->cache.key.length);                  \
+        if (together > 0)                                                             \
+            score(run, scoring_of(run, together), load_##format, floats_of_##format); \
+        else                                                                          \
+            score(run, scoring_of(run, BLOCK_POSITIONS), load_##format, NULL);        \
     }
 
-/* For formats that are loaded as they are. bytes: of a key or value of `length` values. */
-#define ATTEND(format, bytes, level)                                                                                   \
+/* For formats that are loaded as they are. */
+#define ATTEND(format, level)                                                                                          \
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
-                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
-                                          float *out)                                                                  \
+                                          size_t count, const attend_scoring *scoring, float *scores, float *out)      \
     {                                                                                                                  \
-        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
+        attention a = {query, queries, first, count, BLOCK_POSITIONS, cache, *scoring, scores, out};                   \
         attend(a, load_##format, NULL);                                                                                \
     }
 
 /* For formats that are converted block by block, since that takes longer than loading what it gives. Where heads are so long
  * that even a tile does not fit, they are loaded. */
-#define ATTEND_CONVERTED(format, bytes, level)                                                                         \
+#define ATTEND_CONVERTED(format, level)                                                                                \
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
-                                          size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
-                                          float *out)                                                                  \
+                                          size_t count, const attend_scoring *scoring, float *scores, float *out)      \
     {                                                                                                                  \
-        attention a = {query, queries, first, count, length, bytes, BLOCK_POSITIONS, cache, *scoring, scores, out};    \
-        size_t together = converted_together(length);                                                                  \
+        attention a = {query, queries, first, count, BLOCK_POSITIONS, cache, *scoring, scores, out};                   \
+        size_t keys = cache->key.length, values = cache->value.length;                                                 \
+        size_t together = converted_together(keys > values ? keys : values);                                           \
         if (together > 0) {                                                                                            \
             a.together = together;                                                                                     \
             attend(a, load_##format, floats_of_##format);                                                              \

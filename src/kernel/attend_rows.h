@@ -20,7 +20,7 @@ _Static_assert(KV_PAGE % ROWS_BLOCK == 0, "blocks do not cross pages");
 typedef struct attending {
     const attend_run *run;
     size_t queries;
-    float query[RUN_VALUES], out[RUN_VALUES];       /* [queries][length]                   */
+    float query[RUN_VALUES], out[RUN_VALUES];       /* [queries][length of a key, a value]  */
     float weights[RUN_QUERIES][ROWS_BLOCK];         /* of the block; before, its scores    */
     float largest[RUN_QUERIES], total[RUN_QUERIES]; /* scaled score; sum of exp(score - it) */
     _Alignas(64) panel panel;
@@ -38,10 +38,11 @@ ALWAYS_INLINE void multiply_queries(const attending *a, size_t columns, const fl
 }
 
 /* Computes the scores of all queries with the positions [begin, begin + count), not yet scaled. */
-ALWAYS_INLINE void score_positions(attending *a, size_t begin, size_t count, size_t bytes, load_values *load)
+ALWAYS_INLINE void score_positions(attending *a, size_t begin, size_t count, load_values *load)
 {
-    size_t length = a->run->length;
-    const uint8_t *keys = attend_at(&a->run->cache, a->run->cache.key, begin, bytes);
+    const attend_half *key = &a->run->cache.key;
+    size_t length = key->length, bytes = key->row_bytes;
+    const uint8_t *keys = attend_at(&a->run->cache, key, begin);
     for (size_t p = 0; p < count; p += PANEL_ROWS) {
         const uint8_t *row[PANEL_ROWS];
         for (size_t r = 0; r < PANEL_ROWS; r++)
@@ -77,18 +78,20 @@ ALWAYS_INLINE void weigh(attending *a, size_t t, size_t begin, size_t end, size_
         store_first(weights + i, end - i, exponent(vector_subtract(score, less)));
         sum = vector_add(sum, load_first(weights + i, end - i)); /* zeros after the last one */
     }
-    float shrink = expf(before - largest), *out = a->out + t * a->run->length;
+    size_t length = a->run->cache.value.length;
+    float shrink = expf(before - largest), *out = a->out + t * length;
     a->largest[t] = largest;
     a->total[t] = a->total[t] * shrink + sum_of(sum);
-    for (size_t i = 0; shrink != 1 && i < a->run->length; i++)
+    for (size_t i = 0; shrink != 1 && i < length; i++)
         out[i] *= shrink;
 }
 
 /* Adds the values of the positions by weight. */
-ALWAYS_INLINE void add_values(attending *a, size_t begin, size_t count, size_t bytes, load_values *load)
+ALWAYS_INLINE void add_values(attending *a, size_t begin, size_t count, load_values *load)
 {
-    size_t length = a->run->length;
-    const char *values = attend_at(&a->run->cache, a->run->cache.value, begin, bytes);
+    const attend_half *half = &a->run->cache.value;
+    size_t length = half->length, bytes = half->row_bytes;
+    const char *values = attend_at(&a->run->cache, half, begin);
     for (size_t d = 0; d < length; d += PANEL_ROWS) {
         size_t left = length - d, second = left > LANES ? left - LANES : 0;
         for (size_t p = 0; p < count; p++) {
@@ -105,33 +108,34 @@ ALWAYS_INLINE void add_values(attending *a, size_t begin, size_t count, size_t b
 ALWAYS_INLINE void finish_query(const attending *a, size_t t)
 {
     const attend_run *run = a->run;
-    size_t row = t / run->heads, head = t % run->heads;
-    float *out = run->out + row * run->stride + head * run->length, total = a->total[t], factor = 1;
+    size_t row = t / run->heads, head = t % run->heads, length = run->cache.value.length;
+    float *out = run->out + row * run->out_stride + head * length, total = a->total[t], factor = 1;
     if (run->scoring.sinks) {
         float sink = run->scoring.sinks[head], largest = sink > a->largest[t] ? sink : a->largest[t];
         factor = expf(a->largest[t] - largest);
         total = total * factor + expf(sink - largest);
     }
-    for (size_t i = 0; i < run->length; i++)
-        out[i] = a->out[t * run->length + i] * factor / total + 0.0f;
+    for (size_t i = 0; i < length; i++)
+        out[i] = a->out[t * length + i] * factor / total + 0.0f;
 }
 
-ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_values *load)
+ALWAYS_INLINE void attend_in_blocks(const attend_run *run, load_values *load)
 {
+    size_t length = run->cache.key.length;
     attending a;
     a.run = run;
     a.queries = run->rows * run->heads;
     for (size_t t = 0; t < a.queries; t++) {
-        const float *from = run->query + t / run->heads * run->stride + t % run->heads * run->length;
-        memcpy(a.query + t * run->length, from, run->length * sizeof *from);
+        const float *from = run->query + t / run->heads * run->stride + t % run->heads * length;
+        memcpy(a.query + t * length, from, length * sizeof *from);
         a.largest[t] = -INFINITY;
         a.total[t] = 0;
     }
-    memset(a.out, 0, a.queries * run->length * sizeof *a.out);
+    memset(a.out, 0, a.queries * run->cache.value.length * sizeof *a.out);
     size_t last = run->seen + run->rows - 1;
     for (size_t begin = attend_from(run, 0) / ROWS_BLOCK * ROWS_BLOCK; begin < last; begin += ROWS_BLOCK) {
         size_t count = last - begin < ROWS_BLOCK ? last - begin : ROWS_BLOCK;
-        score_positions(&a, begin, count, bytes, load);
+        score_positions(&a, begin, count, load);
         for (size_t t = 0; t < a.queries; t++) {
             size_t end = run->seen + t / run->heads, from = attend_from(run, t / run->heads);
             from = from > begin ? from - begin : 0;
@@ -142,38 +146,37 @@ ALWAYS_INLINE void attend_in_blocks(const attend_run *run, size_t bytes, load_va
             else /* it sees none of them */
                 memset(a.weights[t], 0, count * sizeof **a.weights);
         }
-        add_values(&a, begin, count, bytes, load);
+        add_values(&a, begin, count, load);
     }
     for (size_t t = 0; t < a.queries; t++)
         finish_query(&a, t);
 }
 
-#define ATTEND_ROWS(format, bytes, level)                             \
+#define ATTEND_ROWS(format, level)                                    \
     static void attend_rows_##format##_##level(const attend_run *run) \
     {                                                                 \
-        size_t length = run->length;                                  \
-        attend_in_blocks(run, bytes, load_##format);                  \
+        attend_in_blocks(run, load_##format);                         \
     }
 
 /* The kernels of the formats of a cache. */
-#define ATTENTION(level)                                            \
-    ATTEND(f32, length * sizeof(float), level)                      \
-    ATTEND(f16, length * sizeof(uint16_t), level)                   \
-    ATTEND_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level) \
-    SCORE(f32, length * sizeof(float), level)                       \
-    SCORE(f16, length * sizeof(uint16_t), level)                    \
-    SCORE_CONVERTED(q8_0, length / 32 * sizeof(block_q8_0), level)  \
-    ATTEND_ROWS(f32, length * sizeof(float), level)                 \
-    ATTEND_ROWS(f16, length * sizeof(uint16_t), level)              \
-    ATTEND_ROWS(q8_0, length / 32 * sizeof(block_q8_0), level)      \
-    const kernels level##_attention = {                             \
-        .attend = {[FORMAT_F32] = attend_f32_##level,               \
-                   [FORMAT_F16] = attend_f16_##level,               \
-                   [FORMAT_Q8_0] = attend_q8_0_##level},            \
-        .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level,     \
-                        [FORMAT_F16] = attend_rows_f16_##level,     \
-                        [FORMAT_Q8_0] = attend_rows_q8_0_##level},  \
-        .score = {                                                  \
+#define ATTENTION(level)                                           \
+    ATTEND(f32, level)                                             \
+    ATTEND(f16, level)                                             \
+    ATTEND_CONVERTED(q8_0, level)                                  \
+    SCORE(f32, level)                                              \
+    SCORE(f16, level)                                              \
+    SCORE_CONVERTED(q8_0, level)                                   \
+    ATTEND_ROWS(f32, level)                                        \
+    ATTEND_ROWS(f16, level)                                        \
+    ATTEND_ROWS(q8_0, level)                                       \
+    const kernels level##_attention = {                            \
+        .attend = {[FORMAT_F32] = attend_f32_##level,              \
+                   [FORMAT_F16] = attend_f16_##level,              \
+                   [FORMAT_Q8_0] = attend_q8_0_##level},           \
+        .attend_rows = {[FORMAT_F32] = attend_rows_f32_##level,    \
+                        [FORMAT_F16] = attend_rows_f16_##level,    \
+                        [FORMAT_Q8_0] = attend_rows_q8_0_##level}, \
+        .score = {                                                 \
             [FORMAT_F32] = score_f32_##level, [FORMAT_F16] = score_f16_##level, [FORMAT_Q8_0] = score_q8_0_##level}};
 
 #endif

@@ -145,27 +145,34 @@ typedef struct attend_scoring {
 /* Positions of a page of the cache. Kernels take positions in blocks, and no block crosses the border of a page. */
 #define KV_PAGE 128
 
-/* The keys and values [length] of one key/value head of a sequence. They lie in pages, in any order: those of position p
- * at place p % KV_PAGE of the page pages[p / KV_PAGE]. */
+/* The keys of one key/value head of a sequence, or the values. */
+typedef struct attend_half {
+    const void *data;         /* [KV_PAGE][length]  of this head, in page 0 */
+    size_t length, row_bytes; /* of one key or value: its values, its bytes */
+    size_t page_bytes;        /* from a page to the next one                */
+} attend_half;
+
+/* Both. They lie in pages, in any order: those of position p at place p % KV_PAGE of the page pages[p / KV_PAGE]. A value may have
+ * fewer values than a key. */
 typedef struct attend_cache {
-    const void *key, *value; /* [KV_PAGE][length]  of this head, in page 0 */
-    const uint32_t *pages;   /* the sequence's pages, from position 0 on   */
-    size_t page_bytes;       /* from a page to the next one                */
+    attend_half key, value;
+    const uint32_t *pages; /* the sequence's pages, from position 0 on */
 } attend_cache;
 
-/* Returns the key (or value) of a position, where `half` is cache->key (or ->value), and `bytes` are those of one. */
-static inline const void *attend_at(const attend_cache *cache, const void *half, size_t position, size_t bytes)
+/* Returns the key (or value) of a position, where `half` is &cache->key (or &cache->value). */
+static inline const void *attend_at(const attend_cache *cache, const attend_half *half, size_t position)
 {
-    return (const char *)half + cache->pages[position / KV_PAGE] * cache->page_bytes + position % KV_PAGE * bytes;
+    return (const char *)half->data + cache->pages[position / KV_PAGE] * half->page_bytes +
+           position % KV_PAGE * half->row_bytes;
 }
 
 typedef void attend_kernel(const float *query, size_t queries, const attend_cache *cache, size_t first, size_t count,
-                           size_t length, const attend_scoring *scoring, float *scores, float *out);
+                           const attend_scoring *scoring, float *scores, float *out);
 
 /* Heads that score positions (attention_shape.chosen), and the positions [first, first + count) that they score. */
 typedef struct score_run {
-    const float *query, *weights; /* [heads][length], [heads] */
-    size_t heads, length;
+    const float *query, *weights; /* [heads][length of a key], [heads] */
+    size_t heads;
     attend_cache cache; /* of which only keys are read */
     size_t first, count;
     float *scores; /* [count] */
@@ -174,9 +181,9 @@ typedef void kernel_score(const score_run *run);
 
 /* Rows of one sequence that follow one another, and some of their query heads, which share a key/value head. */
 typedef struct attend_run {
-    const float *query; /* of row i and head h from value i * stride + h * length on            */
-    float *out;         /* likewise                                                             */
-    size_t stride, rows, heads, length;
+    const float *query; /* of row i and head h from value i * stride + h * length of a key on   */
+    float *out;         /* from value i * out_stride + h * length of a value on                 */
+    size_t stride, out_stride, rows, heads;
     attend_cache cache;     /* with the positions [0, seen + rows - 1)                         */
     size_t seen;            /* positions that row 0 sees; every row sees one more than the one before */
     size_t first;           /* the positions before it nobody sees                             */

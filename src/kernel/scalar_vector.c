@@ -228,103 +228,103 @@ static float capped(float score, float cap)
 }
 
 static void attend(const float *query, size_t queries, const attend_cache *cache, size_t first, size_t count,
-                   size_t length, size_t bytes, const attend_scoring *scoring, float *scores, float *out, value_at *at)
+                   const attend_scoring *scoring, float *scores, float *out, value_at *at)
 {
-    for (size_t g = 0; g < queries; g++, query += length, scores += count, out += length) {
+    size_t keys = cache->key.length, values = cache->value.length;
+    for (size_t g = 0; g < queries; g++, query += keys, scores += count, out += values) {
         for (size_t p = 0; p < count; p++) {
-            const void *key = attend_at(cache, cache->key, first + p, bytes);
+            const void *key = attend_at(cache, &cache->key, first + p);
             float sum = 0;
-            for (size_t i = 0; i < length; i++)
+            for (size_t i = 0; i < keys; i++)
                 sum += query[i] * at(key, i);
             scores[p] = capped(sum * scoring->scale, scoring->softcap);
         }
         softmax(scores, count, scoring->sinks ? scoring->sinks + g : NULL);
-        for (size_t i = 0; i < length; i++)
+        for (size_t i = 0; i < values; i++)
             out[i] = 0;
         for (size_t p = 0; p < count; p++) {
-            const void *value = attend_at(cache, cache->value, first + p, bytes);
-            for (size_t i = 0; i < length; i++)
+            const void *value = attend_at(cache, &cache->value, first + p);
+            for (size_t i = 0; i < values; i++)
                 out[i] += scores[p] * at(value, i);
         }
     }
 }
 
 /* One query of a run: its scores are weighed as they come, and what was summed before is scaled when a larger one does. */
-static void attend_query(const attend_run *run, size_t row, size_t head, size_t bytes, value_at *at)
+static void attend_query(const attend_run *run, size_t row, size_t head, value_at *at)
 {
     const attend_scoring *how = &run->scoring;
-    size_t n = run->length, end = run->seen + row, from = attend_from(run, row);
-    const float *query = run->query + row * run->stride + head * n;
-    float *out = run->out + row * run->stride + head * n;
+    const attend_cache *cache = &run->cache;
+    size_t keys = cache->key.length, values = cache->value.length;
+    size_t end = run->seen + row, from = attend_from(run, row);
+    const float *query = run->query + row * run->stride + head * keys;
+    float *out = run->out + row * run->out_stride + head * values;
     float largest = how->sinks ? how->sinks[head] : -INFINITY, total = how->sinks ? 1 : 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < values; i++)
         out[i] = 0;
     for (size_t p = from; p < end; p++) {
-        const void *key = attend_at(&run->cache, run->cache.key, p, bytes);
-        const void *value = attend_at(&run->cache, run->cache.value, p, bytes);
+        const void *key = attend_at(cache, &cache->key, p), *value = attend_at(cache, &cache->value, p);
         float score = 0;
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < keys; i++)
             score += query[i] * at(key, i);
         score = capped(score * how->scale, how->softcap);
         if (!(score <= largest)) {
             float shrink = expf(largest - score);
             total *= shrink;
-            for (size_t i = 0; i < n; i++)
+            for (size_t i = 0; i < values; i++)
                 out[i] *= shrink;
             largest = score;
         }
         float weight = expf(score - largest);
         total += weight;
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < values; i++)
             out[i] += weight * at(value, i);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < values; i++)
         out[i] /= total;
 }
 
-static void attend_rows(const attend_run *run, size_t bytes, value_at *at)
+static void attend_rows(const attend_run *run, value_at *at)
 {
     for (size_t row = 0; row < run->rows; row++)
         for (size_t head = 0; head < run->heads; head++)
-            attend_query(run, row, head, bytes, at);
+            attend_query(run, row, head, at);
 }
 
-static void score(const score_run *run, size_t bytes, value_at *at)
+static void score(const score_run *run, value_at *at)
 {
+    size_t length = run->cache.key.length;
     for (size_t p = 0; p < run->count; p++) {
-        const void *key = attend_at(&run->cache, run->cache.key, run->first + p, bytes);
+        const void *key = attend_at(&run->cache, &run->cache.key, run->first + p);
         float total = 0;
         for (size_t h = 0; h < run->heads; h++) {
             float sum = 0;
-            for (size_t i = 0; i < run->length; i++)
-                sum += run->query[h * run->length + i] * at(key, i);
+            for (size_t i = 0; i < length; i++)
+                sum += run->query[h * length + i] * at(key, i);
             total += run->weights[h] * (sum > 0 ? sum : 0);
         }
         run->scores[p] = total;
     }
 }
 
-/* The kernels for a cache of a format; bytes: of a key or value of `length` values. */
-#define ATTEND(format, bytes)                                                                                         \
+/* The kernels for a cache of a format. */
+#define ATTEND(format)                                                                                                \
     static void attend_##format##_scalar(const float *query, size_t queries, const attend_cache *cache, size_t first, \
-                                         size_t count, size_t length, const attend_scoring *scoring, float *scores,   \
-                                         float *out)                                                                  \
+                                         size_t count, const attend_scoring *scoring, float *scores, float *out)      \
     {                                                                                                                 \
-        attend(query, queries, cache, first, count, length, bytes, scoring, scores, out, value_##format);             \
+        attend(query, queries, cache, first, count, scoring, scores, out, value_##format);                            \
     }                                                                                                                 \
     static void attend_rows_##format##_scalar(const attend_run *run)                                                  \
     {                                                                                                                 \
-        size_t length = run->length;                                                                                  \
-        attend_rows(run, bytes, value_##format);                                                                      \
+        attend_rows(run, value_##format);                                                                             \
     }                                                                                                                 \
     static void score_##format##_scalar(const score_run *run)                                                         \
     {                                                                                                                 \
-        size_t length = run->length;                                                                                  \
-        score(run, bytes, value_##format);                                                                            \
+        score(run, value_##format);                                                                                   \
     }
-ATTEND(f32, length * sizeof(float))
-ATTEND(f16, length * sizeof(uint16_t))
-ATTEND(q8_0, length / 32 * sizeof(block_q8_0))
+ATTEND(f32)
+ATTEND(f16)
+ATTEND(q8_0)
 
 static void to_half_scalar(const float *x, size_t n, uint16_t *out)
 {

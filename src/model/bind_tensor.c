@@ -530,11 +530,12 @@ static hearth_status check_recurrent(const binder *b, const model_layer *l, uint
 static void divide_joined(model_layer *l)
 {
     uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
+    uint32_t value = value_width(&l->attention);
     l->expert_stride = l->ffn.expert_neurons;
     if (l->qkv.data) {
         l->q = matrix_rows(&l->qkv, 0, query);
         l->k = matrix_rows(&l->qkv, query, key);
-        l->v = matrix_rows(&l->qkv, query + key, key);
+        l->v = matrix_rows(&l->qkv, query + key, value);
     }
     if (l->qkv_bias) {
         l->q_bias = l->qkv_bias;

@@ -96,6 +96,7 @@ typedef enum dimension {
     DIMENSION_QUERY,                /* head_count * head_length                                       */
     DIMENSION_GATED_QUERY,          /* queries and their gates: 2 * head_count * head_length          */
     DIMENSION_KEY,                  /* kv_head_count * head_length                                    */
+    DIMENSION_VALUES,               /* kv_head_count * value_length                                   */
     DIMENSION_QKV,                  /* a query and its key and value                                  */
     DIMENSION_HEAD,                 /* head_length                                                    */
     DIMENSION_GATE_UP,              /* 2 f                                                            */
@@ -271,6 +272,7 @@ typedef struct family {
     bool gated_attention;           /* the result of each head is multiplied with gates, as many as the file's matrix gives
                                        each (attention_shape.gate_length) */
     bool gate_softplus;             /* ... by attention_shape.gate_softplus                                  */
+    bool short_values;              /* values may be shorter than keys, and what heads read has a scale      */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
     bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
     bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */

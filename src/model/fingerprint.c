@@ -59,7 +59,7 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->gate_length > 0,
                                 a->compressed,
                                 a->unrotated,
-                                a->value_length,
+                                a->compressed > 0 || a->value_length != a->head_length ? a->value_length : 0,
                                 a->norm_turned,
                                 a->chunked,
                                 a->norm_plain,
@@ -80,6 +80,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->score_growth, 1);
         hash_number(h, y->score_growth_from);
     }
+    if (a->value_scale != 1 && l->mixer == MIXER_ATTENTION)
+        add_floats(h, &a->value_scale, 1);
     if (y->post_epsilon != y->norm_epsilon)
         add_floats(h, &y->post_epsilon, 1);
     if (l->ffn.cuts)

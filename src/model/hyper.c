@@ -636,6 +636,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_SHARED_NEURONS] = l->ffn.shared_neurons,
         [DIMENSION_QUERY] = query_width(a),
         [DIMENSION_RESULT] = result_width(a),
+        [DIMENSION_VALUES] = value_width(a),
         [DIMENSION_QUERY_RANK] = a->query_rank,
         [DIMENSION_SHORT_QUERY] = (uint64_t)a->head_count * short_query(a),
         [DIMENSION_COMPRESSED_KEY] = a->head_length,

@@ -102,9 +102,12 @@ hearth_status hyper_read_heads(const hyper_reader *r, uint32_t layer)
         return hyper_fail(r, HEARTH_FORMAT, "attention.key_length", "is odd: values are rotated in pairs");
     if ((uint64_t)a->head_count * a->head_length > HYPER_WIDTH_LIMIT)
         return hyper_fail(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
-    if (value_length != a->head_length)
+    if (value_length != a->head_length && !r->family->short_values)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.value_length",
-                          "differs from attention.key_length, which is not supported");
+                          "differs from attention.key_length, which is not supported of this architecture");
+    if (value_length == 0 || value_length > a->head_length)
+        return hyper_fail(r, HEARTH_FORMAT, "attention.value_length", "is 0, or more than attention.key_length");
+    a->value_length = value_length;
     return HEARTH_OK;
 }
 
@@ -125,7 +128,7 @@ static uint32_t gates_of_head(const hyper_reader *r, const attention_shape *a, u
     if (!r->family->gated_attention)
         return 0;
     bool one = a->compressed > 0 || (gates && gates->rank == 2 && gates->shape[1] == a->head_count);
-    return one ? 1 : a->head_length;
+    return one ? 1 : a->value_length;
 }
 
 hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
@@ -144,6 +147,9 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
     if (a->compressed > 0)
         TRY(read_latent_scale(r, a));
     TRY(hyper_positive(r, "attention.scale", &a->scale, &found));
+    a->value_scale = 1;
+    if (r->family->short_values)
+        TRY(hyper_positive(r, "attention.value_scale", &a->value_scale, &found));
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
     a->norm_turned = r->family->norm_turned;

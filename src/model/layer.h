@@ -34,11 +34,12 @@ typedef struct index_shape {
 typedef struct attention_shape {
     uint32_t head_count;
     uint32_t kv_head_count;             /* divides head_count; heads of keys and values, shared by groups of queries */
-    uint32_t head_length;               /* values of a query, key or value                        */
+    uint32_t head_length;               /* values of a query or key                               */
     uint32_t window;                    /* positions seen, itself included; 0: all                */
     bool chunked;                       /* of the positions it sees those from the last multiple of window on     */
     bool grows;                         /* scores grow with the position (hyperparameters.score_growth)           */
     float scale;                        /* on q . k                                               */
+    float value_scale;                  /* on what heads read                                     */
     float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
     bool norm_values;                   /* values are normed, each head alone, without weights    */
@@ -55,7 +56,7 @@ typedef struct attention_shape {
      * values that a matrix (key_up) makes C of, and r; another matrix (value_up) makes the head's V values of the result. */
     uint32_t compressed;                /* C; 0: heads have keys and values of their own          */
     uint32_t unrotated;                 /* n                                                      */
-    uint32_t value_length;              /* V                                                      */
+    uint32_t value_length;              /* V; without latent attention the values of a value, at most those of a key */
     uint32_t query_rank;                /* values between two matrices that make the queries; 0: one matrix makes them */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
     /* Chosen positions (DeepSeek Sparse Attention, arXiv 2512.02556). Of more positions than `chosen` a token sees those with the
@@ -466,24 +467,38 @@ static inline uint32_t gate_width(const attention_shape *a)
 {
     return a->head_count * a->gate_length;
 }
+/* Returns the values of all heads of values of one position together, without latent attention. */
+static inline uint32_t value_width(const attention_shape *a)
+{
+    return a->kv_head_count * a->value_length;
+}
+/* Returns the values that a head reads, in latent attention all of a key; and those of all heads together. */
+static inline uint32_t read_length(const attention_shape *a)
+{
+    return a->compressed > 0 ? a->head_length : a->value_length;
+}
+static inline uint32_t read_width(const attention_shape *a)
+{
+    return a->head_count * read_length(a);
+}
 /* Returns the values of a position that the output matrix reads. */
 static inline uint32_t result_width(const attention_shape *a)
 {
-    return a->compressed > 0 ? a->head_count * a->value_length : query_width(a);
+    return a->head_count * a->value_length;
 }
-/* What a cache has of each position: keys of so many heads, and as many values or (halves 1) none, where keys are values too or
+/* What a cache has of each position: so many heads with a key and a value; value_length 0: without, where keys are values too or
  * there is nothing else to read. */
 typedef struct cached_keys {
-    uint32_t heads, head_length, halves;
+    uint32_t heads, head_length, value_length;
 } cached_keys;
 /* Return those of attention, and those by which a layer chooses positions; heads 0: it does not. */
 static inline cached_keys attention_keys(const attention_shape *a)
 {
-    return (cached_keys){a->kv_head_count, a->head_length, a->compressed > 0 ? 1 : 2};
+    return (cached_keys){a->kv_head_count, a->head_length, a->compressed > 0 ? 0 : a->value_length};
 }
 static inline cached_keys index_keys(const attention_shape *a)
 {
-    return (cached_keys){a->index.head_count > 0, a->index.head_length, 1};
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, 0};
 }
 /* Returns the most positions that a token sees; 0: all up to its own. */
 static inline uint32_t attention_sees(const attention_shape *a)
@@ -493,7 +508,7 @@ static inline uint32_t attention_sees(const attention_shape *a)
 /* Returns the values of a position. */
 static inline uint32_t cached_width(cached_keys keys)
 {
-    return keys.halves * keys.heads * keys.head_length;
+    return keys.heads * (keys.head_length + keys.value_length);
 }
 /* Returns the values of a head's query before a matrix makes more of them. */
 static inline uint32_t short_query(const attention_shape *a)

@@ -63,14 +63,13 @@ INLINE float8 cache_chunk(cache_piece piece, size_t at, uint format)
 /* The pages of a cache (P_PAGES in kernels.h). */
 typedef struct cache_pages {
     GLOBAL const uint *pages;
-    uint table, page_bytes, piece_bytes, positions;
+    uint table, page_bytes, piece_bytes, positions, value_length, value_piece_bytes;
 } cache_pages;
 
-/* Returns where the piece of a head begins that has a position of a sequence, in bytes. */
-INLINE size_t cache_begin(const cache_pages *c, uint sequence, uint position, uint head)
+/* Returns where the page begins that has a position of a sequence, in bytes. */
+INLINE size_t cache_page(const cache_pages *c, uint sequence, uint position)
 {
-    size_t page = c->pages[(size_t)sequence * c->table + position / ATTEND_POSITIONS];
-    return page * c->page_bytes + (size_t)head * c->piece_bytes;
+    return (size_t)c->pages[(size_t)sequence * c->table + position / ATTEND_POSITIONS] * c->page_bytes;
 }
 
 /* Returns the index in a piece, in values, of a position. */
@@ -182,22 +181,25 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             place_query(query + (size_t)t * stride_q + (size_t)head * length, cosines, sines, pairs, halves);
             continue;
         }
-        size_t from = (size_t)t * stride_k + (size_t)(head - heads) * length;
-        uint position = step->row[t].position;
-        size_t piece = cache_begin(&pages, step->row[t].sequence, position, head - heads);
-        size_t at = cache_at(position, length);
+        uint position = step->row[t].position, own = head - heads, shorter = pages.value_length;
+        size_t page = cache_page(&pages, step->row[t].sequence, position), row = (size_t)t * stride_k;
+        GLOBAL const float *from = key + row + (size_t)own * length;
+        GLOBAL const float *value_from = value ? value + row + (size_t)own * shorter : value;
+        GLOBAL uchar *piece = keys + page + (size_t)own * pages.piece_bytes;
+        GLOBAL uchar *value_piece = values + page + (size_t)own * pages.value_piece_bytes;
+        size_t at = cache_at(position, length), value_at = cache_at(position, shorter);
         if (format == CACHE_Q8_0) {
-            size_t behind = piece + (size_t)pages.positions * length;
-            place_blocks(key + from, cosines, sines, pairs, halves, length, keys + piece,
-                         (GLOBAL ushort *)(keys + behind), at, turned, factors);
+            place_blocks(from, cosines, sines, pairs, halves, length, piece,
+                         (GLOBAL ushort *)(piece + (size_t)pages.positions * length), at, turned, factors);
             if (value)
-                place_blocks(value + from, cosines, sines, 0, halves, length, values + piece,
-                             (GLOBAL ushort *)(values + behind), at, turned, factors);
+                place_blocks(value_from, cosines, sines, 0, halves, shorter, value_piece,
+                             (GLOBAL ushort *)(value_piece + (size_t)pages.positions * shorter), value_at, turned,
+                             factors);
             continue;
         }
-        place_key(key + from, cosines, sines, pairs, halves, length, keys + piece, at, format);
-        for (uint i = LANE; value && i < length; i += LANES)
-            cache_store(values + piece, at + i, value[from + i], format);
+        place_key(from, cosines, sines, pairs, halves, length, piece, at, format);
+        for (uint i = LANE; value && i < shorter; i += LANES)
+            cache_store(value_piece, value_at + i, value_from[i], format);
     }
 }
 
@@ -206,7 +208,7 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
     {                                                                                                             \
         LOCAL_ARRAY(float, turned, PLACE_VALUES);                                                                 \
         LOCAL_ARRAY(float, factors, PLACE_VALUES / 32);                                                           \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                   \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, value_length, value_piece_bytes};   \
         place(FORMAT, step, query, key, value, cosine, sine, keys, values, cache, heads, kv_heads, length, pairs, \
               halves, stride_q, stride_k, GROUP, GROUPS, turned, factors);                                        \
     }
@@ -419,10 +421,11 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
                    uint splits, uint stride_q, uint first_row, uint most_rows, float scale, float softcap, uint group,
                    uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared, LOCAL uint *list)
 {
-    bool whole =
-        length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 && length <= ATTEND_SCRATCH / ATTEND_QUERIES;
+    uint shorter = pages.value_length;
+    bool whole = length % ATTEND_CHUNK == 0 && shorter % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
+                 length <= ATTEND_SCRATCH / ATTEND_QUERIES;
     uint per_row = ATTEND_ITEMS(heads, kv_heads, splits), rows = attend_rows(step, first_row, most_rows);
-    size_t width = length + 2, stride = splits * width; /* floats of a split; from query to query */
+    size_t width = shorter + 2, stride = splits * width; /* floats of a split; from query to query */
     for (uint item = group; item < rows * per_row; item += groups) {
         attend_item o = attend_item_at(step, item, heads, kv_heads, window, chunked, splits, first_row);
         GLOBAL float *out = partial + ((size_t)((o.t - first_row) * heads + o.first) * splits + o.split) * width;
@@ -432,37 +435,39 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
                               step->row[o.t].position >= chosen, count, list);
         if (count == 0) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
-                out[q * stride + length] = LEAST_SCORE;
-                out[q * stride + length + 1] = 0.0f;
+                out[q * stride + shorter] = LEAST_SCORE;
+                out[q * stride + shorter + 1] = 0.0f;
             }
             continue;
         }
         float row_scale = scale * (grows ? 1.0f + AS_FLOAT(step->row[o.t].score_gain) : 1.0f);
-        size_t begin = cache_begin(&pages, step->row[o.t].sequence, o.begin, o.first / (heads / kv_heads));
-        size_t at = cache_at(o.begin, length);
-        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n,
-                                cache_piece_at(&pages, keys, begin, length), at, scratch, count, list, length, whole,
-                               format);
+        uint own = o.first / (heads / kv_heads);
+        size_t page = cache_page(&pages, step->row[o.t].sequence, o.begin);
+        cache_piece key_piece = cache_piece_at(&pages, keys, page + (size_t)own * pages.piece_bytes, length);
+        cache_piece value_piece =
+            cache_piece_at(&pages, values, page + (size_t)own * pages.value_piece_bytes, shorter);
+        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, key_piece,
+                                cache_at(o.begin, length), scratch, count, list, length, whole, format);
         BARRIER();
         NO_UNROLL
         for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */
             float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, row_scale, softcap,
                                                  weights + q * ATTEND_POSITIONS, count, shared, &greatest);
             if (TEAM_LANE == 0) {
-                out[q * stride + length] = greatest;
-                out[q * stride + length + 1] = sum;
+                out[q * stride + shorter] = greatest;
+                out[q * stride + shorter + 1] = sum;
             }
         }
         BARRIER(); /* all weights are there, and nobody needs the scores */
-        uint teams = attend_values(weights, o.n, cache_piece_at(&pages, values, begin, length), at, scratch, out,
-                                   stride, count, list, length, whole, format);
+        uint teams = attend_values(weights, o.n, value_piece, cache_at(o.begin, shorter), scratch, out, stride, count,
+                                   list, shorter, whole, format);
         BARRIER();
-        uint ready = teams > 0 ? o.n * length : 0;
+        uint ready = teams > 0 ? o.n * shorter : 0;
         for (uint k = LANE; k < ready; k += LANES) {
-            uint q = k / length, i = k % length;
+            uint q = k / shorter, i = k % shorter;
             float value = 0.0f;
-            for (uint own = 0; own < teams; own++)
-                value += scratch[(q * teams + own) * length + i];
+            for (uint each = 0; each < teams; each++)
+                value += scratch[(q * teams + each) * shorter + i];
             out[q * stride + i] = value;
         }
         BARRIER(); /* before the next item overwrites scratch */
@@ -475,7 +480,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, scratch, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                               \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                                 \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                      \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, value_length, value_piece_bytes};      \
         attend(FORMAT, step, query, keys, values, cache, partial, (GLOBAL const uint *)0, 0, heads, kv_heads, length, \
                window, chunked, grows, splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, \
                weights, shared, (LOCAL uint *)0);                                                                    \
@@ -494,7 +499,7 @@ X(attend_q8_0, CACHE_Q8_0)
  * not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
 INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partial, GLOBAL const float *sinks,
                       GLOBAL const float *gates, GLOBAL float *mixed, uint heads, uint length, uint splits, uint stride,
-                      uint gate_length, bool softplus, uint first_row, uint item, LOCAL float *weights,
+                      uint gate_length, bool softplus, uint first_row, float gain, uint item, LOCAL float *weights,
                       LOCAL float *sums, LOCAL float *shared)
 {
     uint t = first_row + item / heads, width = length + 2;
@@ -528,7 +533,7 @@ INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partia
         total += EXP(sink - top);
     GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * gate_length : gates;
     for (uint i = LANE; i < length; i += LANES) {
-        float value = DIVIDE(out[i], total), opened = gate ? gate[gate_length > 1 ? i : 0] : 0.0f;
+        float value = DIVIDE(out[i], total) * gain, opened = gate ? gate[gate_length > 1 ? i : 0] : 0.0f;
         out[i] = !gate ? value : value * (softplus ? softplus_of(opened) : sigmoid_of(opened));
     }
 }
@@ -545,7 +550,7 @@ KERNEL(attend_join, P_ATTEND_JOIN)
     uint items = attend_rows(step, first_row, most_rows) * heads;
     for (uint item = GROUP; item < items; item += GROUPS)
         join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
-                  first_row, item, weights, sums, shared);
+                  first_row, gain, item, weights, sums, shared);
 }
 
 KERNEL(attend_join_8, P_ATTEND_JOIN_8)
@@ -555,7 +560,7 @@ KERNEL(attend_join_8, P_ATTEND_JOIN_8)
     for (uint item = GROUP; item < items; item += GROUPS) {
         uint begin = (first_row * heads + item) * blocks;
         join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
-                  first_row, item, weights, sums, shared);
+                  first_row, gain, item, weights, sums, shared);
         BARRIER(); /* others read what a lane has written */
         quantize_blocks(mixed, q, q_scales, q_sums, begin, begin + blocks);
     }

@@ -20,7 +20,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         uint first = item % splits * ATTEND_POSITIONS, end = least(first + ATTEND_POSITIONS, position + 1);
         if (position < chosen || first >= end)
             continue;
-        size_t begin = cache_begin(&pages, step->row[t].sequence, first, 0);
+        size_t begin = cache_page(&pages, step->row[t].sequence, first);
         for (uint p = LANE; p < ATTEND_POSITIONS; p += LANES)
             totals[p] = 0.0f;
         for (uint h = 0; h < heads; h += ATTEND_QUERIES) {
@@ -49,7 +49,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
     {                                                                                                              \
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                    \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};                                    \
         score_positions(FORMAT, step, query, weights, keys, cache, scores, chosen, heads, length, splits, stride_q, \
                         stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);                             \
     }
@@ -122,7 +122,7 @@ KERNEL(choose, P_CHOOSE)
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                            \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                              \
         LOCAL_ARRAY(uint, list, ATTEND_POSITIONS);                                                                \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions};                                   \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};                                   \
         attend(FORMAT, step, query, keys, values, cache, partial, seen, chosen, heads, kv_heads, length, 0, 0, 0, \
                splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared,   \
                list);                                                                                             \

@@ -221,19 +221,21 @@
 
 /* The cache of keys and values lies in pages: `pages` [sequence][table] are the pages of each sequence, which has position p
  * at place p % ATTEND_POSITIONS of its page p / ATTEND_POSITIONS. `keys` and `values` begin with what page 0 has of one
- * layer: [kv_heads][piece_bytes], a piece being [positions][length] in the format of the kernel's name: f32, f16, or q8_0,
- * int8 [positions][length] and then the f16 scales [positions][length / 32]; there length is a multiple of 32. That of the next
- * page lies `page_bytes` further. A page has ATTEND_POSITIONS positions, or fewer where no sequence has more. */
+ * layer: [kv_heads][piece_bytes], or of values [value_piece_bytes], a piece being [positions][length] in the format of the kernel's
+ * name: f32, f16, or q8_0, int8 [positions][length] and then the f16 scales [positions][length / 32]; there length is a multiple of
+ * 32. The length of a value, value_length, is that of a key or less. What the next page has lies `page_bytes` further. A page has
+ * ATTEND_POSITIONS positions, or fewer where no sequence has more. */
 #define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
+#define P_VALUES(V) V(value_length) V(value_piece_bytes)
 
 /* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
  * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
- * value [T][stride_k].
+ * value [T][stride_k], of which kv_heads * length and kv_heads * value_length are used.
  * items: R * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                       \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
-        B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) V(heads) V(kv_heads) V(length) V(pairs) \
+        B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) P_VALUES(V) V(heads) V(kv_heads) V(length) V(pairs) \
         V(halves) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
@@ -241,7 +243,7 @@
  * [s, s + 1) * ATTEND_POSITIONS, a page of the cache. score = scale * query . key, with `grows` times 1 + the row's score_gain,
  * and then softcap * tanh(score / softcap) unless softcap is 0.
  * Takes the rows from `first_row` on, at most `most_rows`: a long step's results of all splits would need much memory.
- * partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
+ * partial [most_rows][heads][splits][value_length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
  * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),
  * the sum of weights 0, and the values are not written. Query head h uses the key/value head h / (heads / kv_heads),
  * whose keys are read once for ATTEND_QUERIES query heads.
@@ -249,24 +251,24 @@
 #define ATTEND_ITEMS(heads, kv_heads, splits) \
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
-    B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)     \
+    B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V) P_VALUES(V) \
         B(float, partial) V(heads) V(kv_heads) V(length) V(window) V(chunked) V(grows) V(splits) V(stride_q) V(first_row) \
         V(most_rows) F(scale) F(softcap)
 
-/* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are
+/* Combines the splits of attend, for the same rows, into mixed [T][heads * length], length being that of a value, times `gain`. Splits after a row's position are
  * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
  * of which the first heads * gate_length are used: the result is multiplied with the logistic function of its gate, with
  * softplus 1 with log(1 + exp(gate)); gate_length is length, or 1 where a head has one gate. NULL: it is not.
  * items: most_rows * heads */
 #define P_ATTEND_JOIN(B, V, F)                                                                      \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
-        V(stride) V(gate_length) V(softplus) V(first_row) V(most_rows)
+        V(stride) V(gate_length) V(softplus) V(first_row) V(most_rows) F(gain)
 
 /* attend_join, and quantize of what it gives: length is a multiple of 32.   items: most_rows * heads */
 #define P_ATTEND_JOIN_8(B, V, F)                                                                              \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) B(schar, q)            \
         B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(gate_length) V(softplus) \
-        V(first_row) V(most_rows)
+        V(first_row) V(most_rows) F(gain)
 
 /* Chosen positions (attention_shape.chosen in model/layer.h), of rows from the position `chosen` on: of the others nothing is
  * computed or written. Rows and pages as of attend.
@@ -282,7 +284,7 @@
  * highest.   items: most_rows */
 #define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
-/* attend, without windows, of which rows from the position `chosen` on see the positions whose bits are set. items: as attend */
+/* attend, without windows and with keys that are values too, of which rows from the position `chosen` on see the positions whose bits are set. items: as attend */
 #define P_ATTEND_CHOSEN(B, V, F)                                                                              \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
         B(float, partial) B(const uint, seen) V(chosen) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
