@@ -225,6 +225,7 @@ typedef struct weather {
 
 static const weather long_texts = {STORIES, HEARTH_KV_F16, 400, 7};
 static const weather small_blocks = {HEARTH_DATA "/golden/llama-256/model.gguf", HEARTH_KV_Q8_0, 101, 4};
+static const weather short_values = {HEARTH_DATA "/golden/mimo2/model.gguf", HEARTH_KV_Q8_0, 101, 4};
 static const weather recurrent = {HEARTH_DATA "/golden/nemotron-h/model.gguf", HEARTH_KV_F16, 400, 7};
 static const weather recurrent_blocks = {HEARTH_DATA "/golden/qwen3-5/model.gguf", HEARTH_KV_Q8_0, 128, 4};
 
@@ -468,6 +469,7 @@ static void storms(void **state)
     long live = mem_live();
     run_storm(runtime, &long_texts, ON_CPU, storm_length(3000), 3);
     run_storm(runtime, &small_blocks, ON_CPU, storm_length(1000), 4);
+    run_storm(runtime, &short_values, ON_CPU, storm_length(500), 5);
     run_storm(runtime, &recurrent, ON_CPU, storm_length(500), 4);
     run_storm(runtime, &recurrent_blocks, ON_CPU, storm_length(500), 4);
     assert_int_equal(mem_live(), live);
@@ -483,6 +485,7 @@ static void storms_on_devices(void **state)
         for (where place = ON_DEVICE; place < PLACES; place++) {
             run_storm(runtime, &long_texts, place, storm_length(700), 20 + place);
             run_storm(runtime, &small_blocks, place, 300, 30 + place);
+            run_storm(runtime, &short_values, place, 300, 40 + place);
         }
         assert_int_equal(device_used(runtime), 0);
         hearth_runtime_destroy(runtime);

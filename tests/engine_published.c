@@ -131,6 +131,118 @@ static void factors_of_nothing(void **state)
     json_decref(config);
 }
 
+/* Puts queries, keys and values of a layer in one matrix, as MiMo V2.5 has them. */
+static bool join_queries(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char *const parts[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight"};
+    const char *part = strstr(t->name, parts[0]);
+    char name[96];
+    if (strstr(t->name, parts[1]) || strstr(t->name, parts[2]))
+        return true;
+    if (!part)
+        return false;
+    stored_tensor joined = *t;
+    joined.shape[1] = joined.size_bytes = 0;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%.*s%s", (int)(part - t->name), t->name, parts[i]);
+        const stored_tensor *one = checkpoint_find_tensor(from, name);
+        joined.shape[1] += one->shape[1];
+        joined.size_bytes += one->size_bytes;
+    }
+    char *data = arena_new_array(&to->memory, joined.size_bytes, 1);
+    joined.data = data;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%.*s%s", (int)(part - t->name), t->name, parts[i]);
+        const stored_tensor *one = checkpoint_find_tensor(from, name);
+        memcpy(data, one->data, one->size_bytes);
+        data += one->size_bytes;
+    }
+    snprintf(name, sizeof name, "%.*sqkv_proj.weight", (int)(part - t->name), t->name);
+    joined.name = name;
+    assert_int_equal(checkpoint_add_tensor(to, &joined, NULL), HEARTH_OK);
+    return true;
+}
+
+static bool drop_queries(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strstr(t->name, "q_proj.weight") != NULL;
+}
+
+static void delete_all(json_t *config, const char *const *keys)
+{
+    for (; *keys; keys++)
+        assert_int_equal(json_object_del(config, *keys), 0);
+}
+
+/* MiMo V2 with its own names alone, with those that transformers saves, with the window as it counts it, and with joined
+ * matrices. */
+static void mimo_as_published(void **state)
+{
+    (void)state;
+    static const char *const saved[] = {"layer_types", "mlp_layer_types", "rms_norm_eps", NULL};
+    static const char *const own[] = {"hybrid_layer_pattern",    "moe_layer_freq",
+                                      "layernorm_epsilon",       "rope_theta",
+                                      "swa_rope_theta",          "partial_rotary_factor",
+                                      "swa_num_key_value_heads", "swa_head_dim",
+                                      "swa_num_attention_heads", NULL};
+    json_t *config = config_of("mimo2");
+    delete_all(config, saved);
+    expect_same("mimo2", config, NULL);
+    config = config_of("mimo2");
+    delete_all(config, own);
+    json_object_set_new(config, "rope_parameters",
+                        json_pack("{s:{s:f,s:f},s:{s:f,s:f}}", "full_attention", "rope_theta", 5e6,
+                                  "partial_rotary_factor", 0.334, "sliding_attention", "rope_theta", 1e4,
+                                  "partial_rotary_factor", 0.334));
+    expect_same("mimo2", config, NULL);
+    config = config_of("mimo2");
+    json_object_set_new(config, "sliding_window_size", json_integer(15));
+    expect_same("mimo2", config, join_queries);
+    config = config_of("mimo2");
+    json_object_set_new(config, "swa_head_dim", json_integer(16));
+    expect_refused("mimo2", config, "swa_head_dim: differs from that of the other layers");
+    config = config_of("mimo2");
+    json_object_set_new(config, "add_full_attention_sink_bias", json_true());
+    expect_refused("mimo2", config, "add_full_attention_sink_bias");
+    hearth_model *m;
+    hearth_error error;
+    config = config_of("mimo2");
+    assert_int_equal(open_as(&m, "mimo2", config, drop_queries, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "layer 0: tensor attn_q.weight or attn_qkv.weight: is missing"));
+    json_decref(config);
+}
+
+/* Ling 3 as transformers saves it. */
+static void ling_as_saved(void **state)
+{
+    (void)state;
+    static const char *const renamed[][2] = {{"num_experts_per_tok", "num_experts_per_token"},
+                                             {"norm_topk_prob", "moe_renormalize"},
+                                             {"n_group", "num_expert_group"},
+                                             {"max_position_embeddings", "model_max_length"}};
+    json_t *config = config_of("ling3");
+    json_object_del(config, "layer_group_size");
+    json_object_set_new(
+        config, "layer_types",
+        json_pack("[s,s,s,s]", "linear_attention", "full_attention", "linear_attention", "full_attention"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "BailingHybridForCausalLM"));
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        json_object_set(config, renamed[i][1], json_object_get(config, renamed[i][0]));
+        json_object_del(config, renamed[i][0]);
+    }
+    expect_same("ling3", config, NULL);
+    config = config_of("ling3");
+    json_object_set_new(config, "layer_group_size", json_integer(3));
+    expect_refused("ling3", config, "layer_group_size: is 3, which does not divide 4 layers");
+    config = config_of("ling3");
+    json_object_set_new(config, "kda_safe_gate", json_false());
+    expect_refused("ling3", config, "kda_safe_gate");
+    config = config_of("ling3");
+    json_object_set_new(config, "gated_attention_proj_granularity_type", json_string("element_wise"));
+    expect_refused("ling3", config, "element_wise is not supported");
+}
+
 /* The network of a Granite 4 without experts has the width of the shared one. */
 static void shared_width(void **state)
 {
@@ -726,6 +838,8 @@ int main(void)
                                        cmocka_unit_test(guesses_beside),
                                        cmocka_unit_test(factors_of_nothing),
                                        cmocka_unit_test(scores_by_another_name),
+                                       cmocka_unit_test(mimo_as_published),
+                                       cmocka_unit_test(ling_as_saved),
                                        cmocka_unit_test(shared_width),
                                        cmocka_unit_test(hybrid_of_one_kind),
                                        cmocka_unit_test(clipped_values),

@@ -11,7 +11,8 @@
 #define VOCABULARY 272
 #define LONGEST    9 /* tokens of a feed */
 
-static const char *const cases[] = {"nemotron-h", "nemotron-h-moe", "qwen3-5", "qwen3-5-moe", "lfm2", "lfm2-moe"};
+static const char *const cases[] = {"nemotron-h", "nemotron-h-moe", "qwen3-5", "qwen3-5-moe",
+                                    "lfm2",       "lfm2-moe",       "ling3"};
 
 /* How a sequence came to be: its tokens, and how many each feed had. */
 typedef struct history {

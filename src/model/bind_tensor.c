@@ -516,6 +516,19 @@ static hearth_status check_neurons(const binder *b, const model_layer *l, uint32
                 l->up.data ? "gate" : "up", kind);
 }
 
+/* Refuses a layer with attention without its matrices, which a file may have in one or apart. */
+static hearth_status check_attention(const binder *b, const model_layer *l, uint32_t layer)
+{
+    const attention_shape *a = &l->attention;
+    bool own = a->keys_back == 0,
+         values = a->compressed == 0 && a->value_length != a->head_length; /* else keys may be values */
+    const char *missing = !l->q.data ? "q" : own && !l->k.data ? "k" : own && values && !l->v.data ? "v" : NULL;
+    if (l->mixer != MIXER_ATTENTION || !missing)
+        return HEARTH_OK;
+    return fail(b->error, HEARTH_FORMAT, "%s: layer %u: tensor attn_%s.weight or attn_qkv.weight: is missing",
+                b->source->path, layer, missing);
+}
+
 /* Refuses a recurrent layer without the matrices that a file may have in several forms. */
 static hearth_status check_recurrent(const binder *b, const model_layer *l, uint32_t layer)
 {
@@ -608,6 +621,7 @@ hearth_status bind_tensors(binder *b)
         TRY(divide_heads(b, &m->layers[layer], layer));
         TRY(join_convolutions(b, &m->layers[layer]));
         TRY(join_turned_norms(b, &m->layers[layer]));
+        TRY(check_attention(b, &m->layers[layer], layer));
         TRY(check_recurrent(b, &m->layers[layer], layer));
         TRY(check_neurons(b, &m->layers[layer], layer));
         if (!m->layers[layer].mask_in.data != !m->layers[layer].mask_out.data)

@@ -144,6 +144,12 @@ const family families[] = {
      .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,
      .sizes = {{"head_dim", 128}},
      .required = {NO_ATTENTION_BIAS, {"moe_apply_router_weight_on_input", false, false}, {"moe_router_use_sigmoid", true, true}}, TENSORS(llama_tensors, laguna_layer)},
+    {.name = "mimo2", .model_type = "mimo_v2_flash", .architecture = "MiMoV2FlashForCausalLM", .epsilon = "layernorm_epsilon",
+     .pairing = ROPE_HALVES, .rope_base = 5000000, .rotated_share = 0.334f, .folder_window = true, .default_window = 129, .window_base = 10000,
+     .plain_windows = true, .windows_listed = true, .without_window = {.period = 6}, .short_values = true, .dense_unsaid = true,
+     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,
+     .required = {NO_ATTENTION_BIAS, {"add_swa_attention_sink_bias", true, true}, {"add_full_attention_sink_bias", false, false}},
+     TENSORS(llama_tensors, mimo2_layer)},
     /* Step 3.5 Flash, and the text's part of 3.7 */
     {.name = "step35", .model_type = "step3p5", .architecture = "Step3p5ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true, .windows_listed = true, .window_base = 10000, .plain_windows = true, .half_turns = true,

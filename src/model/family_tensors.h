@@ -274,6 +274,18 @@ static const tensor_rule laguna_layer[] = {
     ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.experts.e_score_correction_bias", 0), MLP_EXPERTS,
     SHARED_EXPERT(LAYERS "mlp.shared_expert."),
 };
+/* MiMo V2: values are shorter than keys; layers with a window have sinks. */
+static const tensor_rule mimo2_layer[] = {
+    PRE_NORMS(0),
+    MATRIX(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), DIMENSION_VALUES, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_qkv.weight",    LAYERS "self_attn.qkv_proj.weight", LAYER(qkv), QKV, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0),
+    NEEDING(NEEDS_WINDOW,    BLK "attn_sinks.weight", LAYERS "self_attn.attention_sink_bias", LAYER(sinks), DIMENSION_NONE, DIMENSION_HEADS, 0),
+    NEEDING(NEEDS_NO_WINDOW, BLK "attn_sinks.weight", NULL, LAYER(sinks), DIMENSION_NONE, DIMENSION_HEADS, TENSOR_OPTIONAL),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL), MLP_EXPERTS,
+};
 /* Step 3.5: a folder has the norms' weights minus one; factors of rotation are padded to the pairs of layers with a window. */
 static const tensor_rule step35_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"),

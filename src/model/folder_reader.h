@@ -68,6 +68,8 @@ bool folder_lists_layers(const folder_reader *r, const json_t *list);
 hearth_status folder_set_sizes(folder_reader *r, const char *name, const uint32_t *sizes);
 /* In huggingface_step.c. Reads what a config says in its own way (family.own_settings): heads and limits. */
 hearth_status folder_read_step(folder_reader *r);
+/* Sets a key to one number for layers that see all positions and another for those with a window. */
+hearth_status folder_set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed);
 /* Reads a list of limits, one for each layer, 0 or null where there is none; nothing if it is missing. */
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key);
 /* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
@@ -92,6 +94,12 @@ hearth_status folder_read_rope(folder_reader *r);
 hearth_status folder_read_kda(folder_reader *r);
 /* Copies the rows of a rule from those of a matrix that has all of each key together. */
 hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+
+/* In huggingface_mimo.c. Makes a copy of the config of MiMo V2 in which what its own keys say stands under those of others. *out is
+ * freed with json_decref. */
+hearth_status folder_translate_mimo(const json_t *config, json_t **out, hearth_error *error);
+/* Reads the length and the scale of values (family.short_values), and how many heads of keys layers with a window have. */
+hearth_status folder_read_mimo(folder_reader *r);
 
 /* In huggingface_rwkv.c. Reads the sizes of RWKV-7's mixers. */
 hearth_status folder_read_rwkv(folder_reader *r);

@@ -765,32 +765,46 @@ static hearth_status refuse_unknown(folder_reader *r)
     return quantization && !json_is_null(quantization) ? folder_read_quantization(r, quantization) : HEARTH_OK;
 }
 
+/* Reads the config and the tensors, when the family is known. */
+static hearth_status understand(folder_reader *r)
+{
+    TRY(refuse_unknown(r));
+    TRY(read_sizes(r));
+    TRY(folder_read_mixers(r));
+    TRY(folder_read_listed_mixers(r));
+    TRY(folder_read_layers(r));
+    TRY(folder_read_mimo(r));
+    TRY(read_window(r));
+    TRY(read_experts(r));
+    TRY(read_epsilon(r));
+    TRY(read_scales(r));
+    TRY(read_activation(r));
+    TRY(read_llama4(r));
+    TRY(folder_read_rope(r));
+    bool tied = r->family->folder_tied, found;
+    TRY(json_get_bool(r->config, "tie_word_embeddings", &tied, &found, r->name, r->error));
+    TRY(json_get_bool(r->whole, "tie_word_embeddings", &tied, &found, r->name, r->error));
+    TRY(json_get_bool(r->config, "tie_embedding", &tied, &found, r->name, r->error)); /* LFM2's name of it */
+    return folder_add_tensors(r, tied);
+}
+
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,
                                      hearth_error *error)
 {
     folder_reader r = {.out = c, .folder = folder, .config = config, .whole = config, .name = name, .error = error};
     const json_t *text = json_object_get(config, "text_config");
+    json_t *translated = NULL;
     if (json_is_object(text)) { /* a model of text and pictures, of which only the text's is read */
         r.config = text;
         r.nested = true;
     }
     r.pictures = r.nested || json_is_object(json_object_get(config, "vision_config"));
     TRY(find_family(&r));
-    TRY(refuse_unknown(&r));
-    TRY(read_sizes(&r));
-    TRY(folder_read_mixers(&r));
-    TRY(folder_read_listed_mixers(&r));
-    TRY(folder_read_layers(&r));
-    TRY(read_window(&r));
-    TRY(read_experts(&r));
-    TRY(read_epsilon(&r));
-    TRY(read_scales(&r));
-    TRY(read_activation(&r));
-    TRY(read_llama4(&r));
-    TRY(folder_read_rope(&r));
-    bool tied = r.family->folder_tied, found;
-    TRY(json_get_bool(r.config, "tie_word_embeddings", &tied, &found, name, error));
-    TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
-    TRY(json_get_bool(r.config, "tie_embedding", &tied, &found, name, error)); /* LFM2's name of it */
-    return folder_add_tensors(&r, tied);
+    if (r.family->short_values) {
+        TRY(folder_translate_mimo(r.config, &translated, error));
+        r.config = translated;
+    }
+    hearth_status status = understand(&r);
+    json_decref(translated);
+    return status;
 }

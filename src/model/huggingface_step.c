@@ -37,8 +37,7 @@ hearth_status folder_read_halves(folder_reader *r)
     return folder_set_size(r, "rope.dimension_count", length);
 }
 
-/* Sets a key to one number for layers that see all positions and another for those with a window. */
-static hearth_status set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed)
+hearth_status folder_set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed)
 {
     uint32_t layers = r->hyper.layer_count, *numbers = mem_new_array(layers, sizeof *numbers);
     if (!numbers)
@@ -69,8 +68,8 @@ static hearth_status read_window_heads(folder_reader *r)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: head_dim: differs from that of the other layers", where);
     if (heads == 0 || kv_heads == 0 || heads > UINT16_MAX || kv_heads > UINT16_MAX)
         return fail(r->error, HEARTH_FORMAT, "%s: a number of heads is 0 or too large", where);
-    TRY(set_by_window(r, "attention.head_count", a->head_count, heads));
-    return set_by_window(r, "attention.head_count_kv", a->kv_head_count, kv_heads);
+    TRY(folder_set_by_window(r, "attention.head_count", a->head_count, heads));
+    return folder_set_by_window(r, "attention.head_count_kv", a->kv_head_count, kv_heads);
 }
 
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key)

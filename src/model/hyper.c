@@ -650,7 +650,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_GATES] = gate_width(a),
         [DIMENSION_KEY] = key_width(a),
-        [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
+        [DIMENSION_QKV] = (uint64_t)query_width(a) + key_width(a) + value_width(a),
         [DIMENSION_HEAD] = a->head_length,
         [DIMENSION_VOCABULARY] = h->vocabulary_size,
         [DIMENSION_POSITIONS] = (uint64_t)h->position_offset + h->context_length,

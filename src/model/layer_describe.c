@@ -58,6 +58,10 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
             a->head_length - a->compressed, a->compressed, a->head_length - a->compressed);
     say(out, size, "%u heads of %u, %u of keys %s values", a->head_count, a->head_length, a->kv_head_count,
         a->keys_back == 0 && !l->v.data ? "that also are the" : "and");
+    if (a->compressed == 0 && a->value_length != a->head_length)
+        say(out, size, " of %u", a->value_length);
+    if (a->value_scale != 1)
+        say(out, size, " times %g", (double)a->value_scale);
     if (a->keys_back > 0)
         say(out, size, ", those of layer %u", layer - a->keys_back);
     describe_rotary(out, size, a);
@@ -103,6 +107,8 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
             r->head_count, r->value_length);
         if (r->rule == RECURRENCE_KDA)
             say(out, size, ", convolution of %u tokens", r->window);
+        if (r->decay_floor < 0)
+            say(out, size, ", decays of exp(%g) or more", (double)r->decay_floor);
         say(out, size, "; a state of %s", text_size(state, floats * sizeof(float)));
         return;
     }

@@ -154,6 +154,19 @@ def ling3(layers, **settings):
                 routed_scaling_factor=2.5, rms_norm_eps=1e-6, rope_theta=6000000.0, **settings)
 
 
+def mimo2(**settings):
+    """MiMo V2 Flash under the names of its own config, but for what transformers names otherwise."""
+    return case("MiMoV2FlashForCausalLM", "mimo_v2_flash", num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1, head_dim=96,
+                v_head_dim=64, swa_num_attention_heads=4, swa_num_key_value_heads=2, swa_head_dim=96, swa_v_head_dim=64,
+                hybrid_layer_pattern=[0, 1, 1, 0], layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+                sliding_window=16, rope_theta=5000000.0, swa_rope_theta=10000.0, partial_rotary_factor=0.334,
+                layernorm_epsilon=1e-5, rms_norm_eps=1e-5, attention_bias=False, attention_value_scale=0.707,
+                add_swa_attention_sink_bias=True, add_full_attention_sink_bias=False, moe_layer_freq=[0, 1, 1, 1],
+                mlp_layer_types=["dense", "sparse", "sparse", "sparse"], n_routed_experts=8, num_experts_per_tok=3,
+                moe_intermediate_size=24, n_group=1, topk_group=1, norm_topk_prob=True, scoring_func="sigmoid", topk_method="noaux_tc",
+                routed_scaling_factor=None, **settings)
+
+
 def step(**settings):
     """Step 3.5 under the names of its own config: transformers has it as the text of Step 3.7."""
     text = case(None, "step3p5", num_hidden_layers=6, head_dim=24, num_attention_groups=2, sliding_window=16,
@@ -317,6 +330,7 @@ CASES = {
     "kimi-linear": kimi_linear(4, full=[2, 4]),
     "ling3": ling3(4, q_lora_rank=None),
     "ling3-rank": ling3(2, q_lora_rank=24),
+    "mimo2": mimo2(),
     "exaone": exaone(),
     "cohere2-moe": cohere2_moe(1, ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                                num_shared_experts=1, rms_norm_eps=1e-5, shared_expert_combination_strategy="average"),
@@ -688,7 +702,7 @@ def convert(llama_cpp, folder, path):
     with open(os.path.join(folder, "config.json")) as file:
         published = json.load(file)
     # of which transformers renames what the converter reads
-    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid")
+    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
