@@ -7,6 +7,7 @@
  * Covers: src/model/huggingface_delta.c
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
+ * Covers: src/model/huggingface_mimo.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_rwkv.c
@@ -43,6 +44,7 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_GATE_UP] = 24,
                                                 [DIMENSION_QUERY] = 8,
                                                 [DIMENSION_KEY] = 4,
+                                                [DIMENSION_VALUES] = 3,
                                                 [DIMENSION_QKV] = 16,
                                                 [DIMENSION_HEAD] = 4,
                                                 [DIMENSION_VOCABULARY] = 6,
@@ -392,7 +394,7 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_norm(&l->attention_post_norm, d);
     touch_norm(&l->query_norm, a->norm_whole ? query : a->head_length);
     touch_norm(&l->key_norm, a->norm_whole ? key : a->head_length);
-    touch_norm(&l->attention_inner_norm, query);
+    touch_norm(&l->attention_inner_norm, read_width(a));
     touch_norm(&l->query_in_norm, a->query_rank);
     touch_norm(&l->compressed_norm, a->compressed);
     touch_norm(&l->index_key_norm, a->index.head_length);
@@ -404,7 +406,9 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_values(l->sinks, a->head_count);
     touch_values(l->q_bias, query);
     touch_values(l->k_bias, key);
-    touch_values(l->v_bias, key);
+    touch_values(l->v_bias, a->compressed > 0 ? 0 : value_width(a));
+    if (a->compressed == 0 && (a->value_length > a->head_length || (l->v.data && l->v.rows != value_width(a))))
+        abort();
     touch_values(l->attention_output_bias, d);
     uint32_t made = a->compressed > 0 ? a->head_count * short_query(a) : query * (layer_gates_in_query(l) ? 2 : 1);
     if (a->head_count % a->kv_head_count != 0 || l->q.rows != made || l->attention_output.columns != result_width(a))
@@ -454,31 +458,37 @@ static void touch_rwkv(const model_layer *l)
         abort();
 }
 
+/* Of two matrices of low rank the second gives the result, where the rank is 0 the first. */
+static void touch_map(const low_rank_map *m, uint32_t rank, uint32_t width)
+{
+    touch_matrix(&m->in);
+    touch_matrix(&m->out);
+    if (m->in.rows != (rank > 0 ? rank : width) || m->out.columns != rank || (rank > 0 && m->out.rows != width))
+        abort();
+}
+
 static void touch_kda(const model_layer *l)
 {
     const recurrent_shape *r = &l->recurrent;
-    const matrix *const whole[] = {&l->q, &l->k, &l->v, &l->low_rank[MAP_DECAY].out, &l->low_rank[MAP_GATE].out};
+    const matrix *const whole[] = {&l->q, &l->k, &l->v};
     uint32_t width = recurrent_width(r);
     for (size_t k = 0; k < sizeof(whole) / sizeof(*whole); k++) {
         touch_matrix(whole[k]);
         if (!whole[k]->data || whole[k]->rows != width)
             abort();
     }
-    touch_matrix(&l->low_rank[MAP_DECAY].in);
-    touch_matrix(&l->low_rank[MAP_GATE].in);
+    touch_map(&l->low_rank[MAP_DECAY], r->ranks[MAP_DECAY], width);
+    touch_map(&l->low_rank[MAP_GATE], r->ranks[MAP_GATE], width);
     touch_matrix(&l->beta);
     touch_matrix(&l->recurrent_output);
     touch_values(l->convolution, (uint64_t)recurrent_channels(r) * r->window);
     touch_values(l->low_rank[MAP_DECAY].bias, width);
     touch_values(l->decay, r->head_count);
     touch_values(l->recurrent_norm, r->value_length);
-    if (l->low_rank[MAP_DECAY].in.rows != r->ranks[MAP_DECAY] || l->low_rank[MAP_GATE].in.rows != r->ranks[MAP_GATE] ||
-        l->low_rank[MAP_DECAY].out.columns != r->ranks[MAP_DECAY] ||
-        l->low_rank[MAP_GATE].out.columns != r->ranks[MAP_GATE])
-        abort();
     if (l->beta.rows != r->head_count || l->recurrent_output.columns != width || r->key_length != r->value_length ||
         r->key_count != r->head_count || recurrent_channels(r) != 3 * width || !l->convolution || !l->decay ||
-        !l->recurrent_norm || !l->low_rank[MAP_DECAY].bias || r->window < 2 || r->window > CONVOLUTION_LIMIT)
+        !l->recurrent_norm || !l->low_rank[MAP_DECAY].bias || r->window < 2 || r->window > CONVOLUTION_LIMIT ||
+        (r->ranks[MAP_DECAY] == 0 && !(r->decay_floor < 0)))
         abort();
 }
 
