@@ -136,8 +136,8 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const blo
 typedef struct attention {
     const float *query;
     size_t queries, first, count;
-    size_t together; /* positions of a block: divides a page */
-    const attend_cache *cache;
+    size_t together;    /* positions of a block: divides a page */
+    attend_cache cache; /* a copy, whose lengths stay in registers */
     attend_scoring scoring;
     float *scores, *out;
 } attention;
@@ -146,7 +146,7 @@ typedef struct attention {
  * the begin of the sequence's next page as it would be behind the end of this one. */
 ALWAYS_INLINE uintptr_t distance_later(const attention *a, const attend_half *half, size_t position)
 {
-    const uint32_t *pages = a->cache->pages;
+    const uint32_t *pages = a->cache.pages;
     size_t page = position / KV_PAGE, page_bytes = KV_PAGE * half->row_bytes;
     if (position % KV_PAGE * half->row_bytes + LATER < page_bytes || (page + 1) * KV_PAGE >= a->first + a->count)
         return LATER;
@@ -159,7 +159,7 @@ ALWAYS_INLINE block block_at(const attention *a, const attend_half *half, size_t
     size_t begin = a->first + p, left = a->together - begin % a->together;
     return (block){.first = p,
                    .count = a->count - p < left ? a->count - p : left,
-                   .at = attend_at(a->cache, half, begin),
+                   .at = attend_at(&a->cache, half, begin),
                    .bytes = half->row_bytes,
                    .later = distance_later(a, half, begin)};
 }
@@ -167,7 +167,7 @@ ALWAYS_INLINE block block_at(const attention *a, const attend_half *half, size_t
 /* Computes the scores of a block; fetches: nothing has prefetched what comes later. */
 ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
-    size_t length = a->cache->key.length;
+    size_t length = a->cache.key.length;
     for (size_t g = 0; g < a->queries; g += 2) {
         size_t next = g + 1 < a->queries ? g + 1 : g;
         const float *const query[] = {a->query + g * length, a->query + next * length};
@@ -183,7 +183,7 @@ ALWAYS_INLINE void score_block(const attention *a, const block *b, bool fetches,
 /* Adds the values of a block to the outputs. */
 ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches, load_values *load)
 {
-    size_t length = a->cache->value.length;
+    size_t length = a->cache.value.length;
     for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
         const float *scores[TILE_QUERIES];
         float *out[TILE_QUERIES];
@@ -221,7 +221,7 @@ ALWAYS_INLINE block converted(size_t length, const block *b, float *out, convert
 ALWAYS_INLINE void attend_together(const attention *a, load_values *load, convert_values *convert)
 {
     float total[MOST_QUERIES] = {0}, floats[CONVERTED_VALUES];
-    const attend_half *key = &a->cache->key, *value = &a->cache->value;
+    const attend_half *key = &a->cache.key, *value = &a->cache.value;
     for (size_t p = 0, n; p < a->count; p += n) {
         block keys = block_at(a, key, p);
         n = keys.count;
@@ -257,9 +257,9 @@ ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *conver
     for (size_t all = a.queries; all > 0; all -= a.queries) {
         a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
         attend_together(&a, load, convert);
-        a.query += a.queries * a.cache->key.length;
+        a.query += a.queries * a.cache.key.length;
         a.scores += a.queries * a.count;
-        a.out += a.queries * a.cache->value.length;
+        a.out += a.queries * a.cache.value.length;
         a.scoring.sinks = a.scoring.sinks ? a.scoring.sinks + a.queries : NULL;
     }
 }
@@ -284,15 +284,15 @@ ALWAYS_INLINE void score(const score_run *run, attention a, load_values *load, c
     memset(run->scores, 0, run->count * sizeof *run->scores);
     for (size_t p = 0, n; p < run->count; p += n) {
         a.count = run->count;
-        block keys = block_at(&a, &a.cache->key, p);
+        block keys = block_at(&a, &a.cache.key, p);
         a.count = n = keys.count;
         a.scores = of_heads;
         keys.first = 0;
         if (convert)
-            keys = converted(a.cache->key.length, &keys, floats, convert);
+            keys = converted(a.cache.key.length, &keys, floats, convert);
         for (size_t h = 0; h < run->heads; h += a.queries) {
             a.queries = run->heads - h < MOST_QUERIES ? run->heads - h : MOST_QUERIES;
-            a.query = run->query + h * a.cache->key.length;
+            a.query = run->query + h * a.cache.key.length;
             if (convert)
                 score_block(&a, &keys, false, load_f32);
             else
@@ -314,7 +314,7 @@ static size_t converted_together(size_t length)
 /* Those of a run that scores. */
 ALWAYS_INLINE attention scoring_of(const score_run *run, size_t together)
 {
-    return (attention){.first = run->first, .together = together, .cache = &run->cache, .scoring = {.scale = 1}};
+    return (attention){.first = run->first, .together = together, .cache = run->cache, .scoring = {.scale = 1}};
 }
 
 #define SCORE(format, level)                                               \
@@ -338,7 +338,7 @@ ALWAYS_INLINE attention scoring_of(const score_run *run, size_t together)
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
                                           size_t count, const attend_scoring *scoring, float *scores, float *out)      \
     {                                                                                                                  \
-        attention a = {query, queries, first, count, BLOCK_POSITIONS, cache, *scoring, scores, out};                   \
+        attention a = {query, queries, first, count, BLOCK_POSITIONS, *cache, *scoring, scores, out};                  \
         attend(a, load_##format, NULL);                                                                                \
     }
 
@@ -348,7 +348,7 @@ ALWAYS_INLINE attention scoring_of(const score_run *run, size_t together)
     static void attend_##format##_##level(const float *query, size_t queries, const attend_cache *cache, size_t first, \
                                           size_t count, const attend_scoring *scoring, float *scores, float *out)      \
     {                                                                                                                  \
-        attention a = {query, queries, first, count, BLOCK_POSITIONS, cache, *scoring, scores, out};                   \
+        attention a = {query, queries, first, count, BLOCK_POSITIONS, *cache, *scoring, scores, out};                  \
         size_t keys = cache->key.length, values = cache->value.length;                                                 \
         size_t together = converted_together(keys > values ? keys : values);                                           \
         if (together > 0) {                                                                                            \
