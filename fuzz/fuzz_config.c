@@ -5,6 +5,7 @@
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
  * Covers: src/model/huggingface_delta.c
+ * Covers: src/model/huggingface_family.c
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_mimo.c

@@ -4,6 +4,7 @@
 #include "family.h"
 
 #include "family_tensors.h"
+#include "family_tensors_recurrent.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -131,6 +131,14 @@ static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l
     add_extras(h, y, l);
 }
 
+static bool same_recurrence(const recurrent_shape *a, const recurrent_shape *b)
+{
+    return a->rule == b->rule && a->head_count == b->head_count && a->value_length == b->value_length &&
+           a->key_count == b->key_count && a->neighbours == b->neighbours && a->key_length == b->key_length &&
+           a->window == b->window && memcmp(a->ranks, b->ranks, sizeof a->ranks) == 0 &&
+           a->decay_floor == b->decay_floor;
+}
+
 /* Returns whether two layers have one shape, as far as add_shape() knows it. */
 static bool same_shape(const model_layer *a, const model_layer *b)
 {
@@ -142,10 +150,9 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            a->ffn.activation == b->ffn.activation && a->ffn.threshold == b->ffn.threshold &&
            a->ffn.shared_threshold == b->ffn.shared_threshold &&
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
-           a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
-           memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&
-           x->chosen_back == y->chosen_back && a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut &&
-           !a->output_scale && !b->output_scale;
+           a->ffn.latent == b->ffn.latent && a->mixer == b->mixer && same_recurrence(&a->recurrent, &b->recurrent) &&
+           x->keys_back == y->keys_back && x->value_length == y->value_length && x->chosen_back == y->chosen_back &&
+           a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

@@ -37,6 +37,10 @@ typedef struct folder_reader {
     const char *of_experts[2]; /* the first tensor of all experts of a layer, of a single one; NULL: none yet */
 } folder_reader;
 
+/* In huggingface_family.c. Finds the family by model_type. architectures must agree with it: a classifier has the model_type of its base
+ * model. Of a nested config it names the whole model and says nothing about the text's. */
+hearth_status folder_find_family(folder_reader *r);
+
 /* Set a key of GGUF; name: without the family's prefix. */
 hearth_status folder_set_size(folder_reader *r, const char *name, uint32_t value);
 hearth_status folder_set_number(folder_reader *r, const char *name, double value);
