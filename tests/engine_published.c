@@ -131,38 +131,6 @@ static void factors_of_nothing(void **state)
     json_decref(config);
 }
 
-/* Puts queries, keys and values of a layer in one matrix, as MiMo V2.5 has them. */
-static bool join_queries(checkpoint *to, const checkpoint *from, const stored_tensor *t)
-{
-    static const char *const parts[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight"};
-    const char *part = strstr(t->name, parts[0]);
-    char name[96];
-    if (strstr(t->name, parts[1]) || strstr(t->name, parts[2]))
-        return true;
-    if (!part)
-        return false;
-    stored_tensor joined = *t;
-    joined.shape[1] = joined.size_bytes = 0;
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%.*s%s", (int)(part - t->name), t->name, parts[i]);
-        const stored_tensor *one = checkpoint_find_tensor(from, name);
-        joined.shape[1] += one->shape[1];
-        joined.size_bytes += one->size_bytes;
-    }
-    char *data = arena_new_array(&to->memory, joined.size_bytes, 1);
-    joined.data = data;
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%.*s%s", (int)(part - t->name), t->name, parts[i]);
-        const stored_tensor *one = checkpoint_find_tensor(from, name);
-        memcpy(data, one->data, one->size_bytes);
-        data += one->size_bytes;
-    }
-    snprintf(name, sizeof name, "%.*sqkv_proj.weight", (int)(part - t->name), t->name);
-    joined.name = name;
-    assert_int_equal(checkpoint_add_tensor(to, &joined, NULL), HEARTH_OK);
-    return true;
-}
-
 static bool drop_queries(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
     (void)to, (void)from;
@@ -175,12 +143,38 @@ static void delete_all(json_t *config, const char *const *keys)
         assert_int_equal(json_object_del(config, *keys), 0);
 }
 
-/* MiMo V2 with its own names alone, with those that transformers saves, with the window as it counts it, and with joined
- * matrices. */
+/* Its layers that guess tokens ahead lie beside the others. */
+static bool add_mimo_guesses(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    stored_tensor extra = *t;
+    extra.name = "model.mtp.layers.0.input_layernorm.weight";
+    if (strcmp(t->name, "model.norm.weight") == 0)
+        assert_int_equal(checkpoint_add_tensor(to, &extra, NULL), HEARTH_OK);
+    return false;
+}
+
+/* MiMo V2 with its own names alone, with those that transformers saves, with the window as it counts it, with nothing said of
+ * what transformers knows by itself, and with what guesses tokens ahead. */
 static void mimo_as_published(void **state)
 {
     (void)state;
     static const char *const saved[] = {"layer_types", "mlp_layer_types", "rms_norm_eps", NULL};
+    static const char *const known[] = {
+        "rope_theta", "swa_rope_theta", "partial_rotary_factor", "attention_value_scale", "swa_num_key_value_heads",
+        NULL};
+    static const struct {
+        const char *key;
+        json_int_t value;
+        const char *reason;
+    } wrong[] = {{"swa_head_dim", 16, "swa_head_dim: differs from that of the other layers"},
+                 {"swa_v_head_dim", 16, "swa_v_head_dim: differs from that of the other layers"},
+                 {"v_head_dim", 97, "v_head_dim: is 97, expected 1 to head_dim"},
+                 {"swa_num_key_value_heads", 3, "swa_num_key_value_heads: is 3, which does not divide 4 heads"},
+                 {"sliding_window_size", INT64_MAX, "sliding_window_size: is not a number of positions"},
+                 {"sliding_window_size", -1, "sliding_window_size: is not a number of positions"}};
+    hearth_model *m;
+    hearth_error error;
     static const char *const own[] = {"hybrid_layer_pattern",    "moe_layer_freq",
                                       "layernorm_epsilon",       "rope_theta",
                                       "swa_rope_theta",          "partial_rotary_factor",
@@ -198,15 +192,31 @@ static void mimo_as_published(void **state)
     expect_same("mimo2", config, NULL);
     config = config_of("mimo2");
     json_object_set_new(config, "sliding_window_size", json_integer(15));
-    expect_same("mimo2", config, join_queries);
+    expect_same("mimo2", config, add_mimo_guesses);
     config = config_of("mimo2");
-    json_object_set_new(config, "swa_head_dim", json_integer(16));
-    expect_refused("mimo2", config, "swa_head_dim: differs from that of the other layers");
+    delete_all(config, known);
+    expect_same("mimo2", config, NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        config = config_of("mimo2");
+        json_object_set_new(config, wrong[i].key, json_integer(wrong[i].value));
+        hearth_status status = open_as(&m, "mimo2", config, NULL, &error);
+        assert_true(status == HEARTH_FORMAT || status == HEARTH_UNSUPPORTED);
+        if (!strstr(error.text, wrong[i].reason))
+            fail_msg("%s: %s", wrong[i].key, error.text);
+        json_decref(config);
+    }
+    config = config_of("mimo2");
+    json_object_del(config, "layer_types");
+    json_array_set_new(json_object_get(config, "hybrid_layer_pattern"), 0, json_false());
+    assert_int_equal(open_as(&m, "mimo2", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "hybrid_layer_pattern: is not an array of 0 and 1"));
+    json_object_del(config, "hybrid_layer_pattern");
+    assert_int_equal(open_as(&m, "mimo2", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "hybrid_layer_pattern: is missing"));
+    json_decref(config);
     config = config_of("mimo2");
     json_object_set_new(config, "add_full_attention_sink_bias", json_true());
     expect_refused("mimo2", config, "add_full_attention_sink_bias");
-    hearth_model *m;
-    hearth_error error;
     config = config_of("mimo2");
     assert_int_equal(open_as(&m, "mimo2", config, drop_queries, &error), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "layer 0: tensor attn_q.weight or attn_qkv.weight: is missing"));

@@ -139,6 +139,81 @@ static void keys_and_values_joined(void **state)
     golden_free(&g);
 }
 
+/* Joins the rows of queries, keys and values of a layer. */
+static void join_rows(checkpoint *c, const stored_tensor *const parts[3])
+{
+    char name[64];
+    stored_tensor all = *parts[0];
+    snprintf(name, sizeof name, "%.*sattn_qkv.weight", (int)(strstr(all.name, "attn_q") - all.name), all.name);
+    all.name = name;
+    all.shape[1] = parts[0]->shape[1] + parts[1]->shape[1] + parts[2]->shape[1];
+    all.size_bytes = parts[0]->size_bytes + parts[1]->size_bytes + parts[2]->size_bytes;
+    char *to = arena_new(&c->memory, all.size_bytes);
+    all.data = to;
+    for (size_t i = 0; i < 3; to += parts[i]->size_bytes, i++)
+        memcpy(to, parts[i]->data, parts[i]->size_bytes);
+    stack_check(checkpoint_add_tensor(c, &all, NULL), NULL);
+}
+
+/* MiMo V2.5 has queries, keys and values in one matrix; values are shorter than keys. */
+static void short_values_joined(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    size_t count;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "mimo2", "model.gguf"), &error), &error);
+    stored_tensor *tensors = checkpoint_take_tensors(c, &count);
+    for (size_t i = 0; i < count; i++) {
+        static const char *const endings[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
+        const char *query = strstr(tensors[i].name, endings[0]);
+        const stored_tensor *parts[3] = {NULL};
+        for (size_t k = 0; query && k < count; k++)
+            for (size_t p = 0; p < 3; p++)
+                if (strncmp(tensors[k].name, tensors[i].name, (size_t)(query - tensors[i].name)) == 0 &&
+                    strstr(tensors[k].name, endings[p]))
+                    parts[p] = &tensors[k];
+        if (query)
+            join_rows(c, parts);
+        else if (!strstr(tensors[i].name, endings[1]) && !strstr(tensors[i].name, endings[2]))
+            stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
+    }
+    mem_free(tensors);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    assert_non_null(m->layers[0].qkv.data);
+    golden_expect_of(m, "mimo2");
+}
+
+/* Layers that read keys of others have values as long as theirs, and no file lacks values of its own. */
+static void short_values_of_others(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = {64, 64, 64, 96};
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    size_t count;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "mimo2", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_numbers(c, "mimo2.attention.value_length", VALUE_U32, lengths, 4, &error), &error);
+    stack_check(checkpoint_set_u32(c, "mimo2.attention.shared_kv_layers", 1, &error), &error);
+    assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "attention.shared_kv_layers: lets a layer read keys of another shape"));
+    checkpoint_close(c);
+    stack_check(gguf_open(&c, path, &error), &error);
+    stored_tensor *tensors = checkpoint_take_tensors(c, &count);
+    for (size_t i = 0; i < count; i++)
+        if (!strstr(tensors[i].name, "attn_v.weight"))
+            stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
+    mem_free(tensors);
+    stack_check(checkpoint_set_u32(c, "mimo2.attention.value_length", 96, &error), &error);
+    assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "tensor "));
+    checkpoint_close(c);
+}
+
 /* Latent attention has keys of its own in every layer. */
 static void latent_keys_of_others(void **state)
 {
@@ -207,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cohere_files),          cmocka_unit_test(step_with_drafts),
         cmocka_unit_test(sigmoids_unsaid),       cmocka_unit_test(keys_and_values_joined),
-        cmocka_unit_test(latent_keys_of_others), cmocka_unit_test(norms_of_others)};
+        cmocka_unit_test(latent_keys_of_others), cmocka_unit_test(norms_of_others),
+        cmocka_unit_test(short_values_joined),   cmocka_unit_test(short_values_of_others)};
     return run_group(tests, NULL, NULL);
 }

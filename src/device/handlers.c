@@ -2,7 +2,6 @@
 #include "handlers.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 /* SIGKILL and SIGSTOP cannot be read on every system: they count as not handled. */
 static struct sigaction read_handler(int number)
@@ -11,11 +10,13 @@ static struct sigaction read_handler(int number)
     return sigaction(number, NULL, &now) == 0 ? now : (struct sigaction){.sa_handler = SIG_DFL};
 }
 
-/* sa_handler and sa_sigaction share their memory, so one comparison does for both. */
+/* sa_handler and sa_sigaction share their memory, so one comparison does for both. Of a mask only those bits are known. */
 static bool is_same(const struct sigaction *a, const struct sigaction *b)
 {
-    return a->sa_handler == b->sa_handler && a->sa_flags == b->sa_flags &&
-           memcmp(&a->sa_mask, &b->sa_mask, sizeof a->sa_mask) == 0;
+    bool same = a->sa_handler == b->sa_handler && a->sa_flags == b->sa_flags;
+    for (int i = 1; i < HANDLERS_END; i++)
+        same &= sigismember(&a->sa_mask, i) == sigismember(&b->sa_mask, i);
+    return same;
 }
 
 void handlers_save(handlers *out)

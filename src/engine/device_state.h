@@ -29,11 +29,12 @@ typedef struct device_vectors {
     device_buffer *first_value; /* [R][d]  the first layer's values                          */
     /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][context] in whole splits; [R][choice_words] */
     device_buffer *index_query, *position_scores, *seen;
-    device_buffer *partial, *mixed; /* [device_attend_rows][heads][splits][read_length + 2], [R][read_width or V] */
-    device_buffer *states;          /* those of `recurrent` below                                */
-    device_buffer *per_layer;       /* inputs of the layers' own: device_own_input               */
-    device_buffer *per_layer_gate;  /* [R][p]                                                    */
-    device_buffer *hidden, *score;  /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
+    device_buffer *partial,
+        *mixed; /* [device_attend_rows][heads][splits][value + 2], of at most head_length, [R][read_width or V] */
+    device_buffer *states;                  /* those of `recurrent` below                                */
+    device_buffer *per_layer;               /* inputs of the layers' own: device_own_input               */
+    device_buffer *per_layer_gate;          /* [R][p]                                                    */
+    device_buffer *hidden, *score;          /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
     device_buffer *mask_list, *mask_listed; /* [R][H], [R]  rows of those masks                          */
     device_buffer *first, *second;          /* [R][n]  first becomes the activations; it has room for both results of

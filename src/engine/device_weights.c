@@ -5,6 +5,7 @@
 #include "../base/memory.h"
 #include "../base/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
     const attention_shape *a = &l->attention;
     uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a),
              value = a->keys_back > 0 ? 0 : value_width(a);
+    assert(a->gate_length == 0 || a->index.head_count == 0); /* both would have one place */
     const mixer_input gates = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"};
     const mixer_input latent[MIXER_INPUTS] = {
         [MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q, a->query_rank > 0 ? a->query_rank : l->q.rows,

@@ -35,7 +35,7 @@ typedef struct device_norm {
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
-/* Of latent attention, which has no other values and no gates, where it chooses positions. */
+/* Of latent attention that chooses positions: it has no values of its own, and no gates (device_mixer_inputs). */
 enum { MIXER_INDEX_KEY = MIXER_VALUE, MIXER_INDEX_WEIGHT = MIXER_GATE };
 
 /* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the

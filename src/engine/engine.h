@@ -209,9 +209,10 @@ typedef struct scratch {
     float *head_in, *head_out; /* [H * R][n or C], [H * R][C or V]  what heads' matrices read and write */
     expert_group *head_groups; /* [H]                                         */
     float *result;             /* [B][H * V]                                  */
-    float *gated_query; /* [B][2 Q] of each head the query, then its gate; or the gates alone (layer_gates_in_query) */
-    float *mixed;       /* [B][H][read_length], [B][V]  result of the mixer before its output matrix */
-    float *convolved;   /* [B][C]  as model_layer.convolved                     */
+    float *
+        gated_query; /* [B][2 Q] of each head the query, then its gate; or the gates alone (layer_gates_in_query), of latent attention, too */
+    float *mixed;    /* [B][H][read_length], [B][V]  result of the mixer before its output matrix */
+    float *convolved;      /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */
     float *step, *beta;    /* [B][H]  become decay and gain                        */
     column_buffers columns;

@@ -118,7 +118,7 @@ static size_t piece_bytes(const kv_cache *c, uint32_t layer, kv_half half)
 static char *piece_at(const kv_cache *c, uint32_t layer, kv_half half, uint32_t head, uint32_t page)
 {
     const kv_layer *l = &c->layers[layer];
-    size_t all_keys = half == KV_VALUES ? l->has.heads * c->pages->count * piece_bytes(c, layer, KV_KEYS) : 0;
+    size_t all_keys = half == KV_VALUES ? (size_t)l->has.heads * c->pages->count * piece_bytes(c, layer, KV_KEYS) : 0;
     size_t before = (size_t)head * c->pages->count + page;
     return (char *)c->data + l->begin + all_keys + before * piece_bytes(c, layer, half);
 }

@@ -263,8 +263,8 @@ typedef struct kernels {
 
     /* Computes attention of `queries` heads that share one key/value head, over the positions [first, first + count):
      * out[g] = sum_p softmax_p(score(query[g] . key[p])) value[p]
-     * query, out [queries][length] float32; the cache in the format, F32, F16 or Q8_0, where length is a
-     * multiple of 32 (NULL for others);
+     * query [queries][length of a key], out [queries][length of a value] float32; the cache in the format, F32, F16 or Q8_0, where
+     * both lengths are multiples of 32 (NULL for others);
      * scores [queries][count] is scratch memory. count > 0. */
     attend_kernel *attend[FORMAT_COUNT];
     /* The same for many rows. A row's result does not depend on the others. rows > 0, seen > 0. */

@@ -520,8 +520,7 @@ static hearth_status check_neurons(const binder *b, const model_layer *l, uint32
 static hearth_status check_attention(const binder *b, const model_layer *l, uint32_t layer)
 {
     const attention_shape *a = &l->attention;
-    bool own = a->keys_back == 0,
-         values = a->compressed == 0 && a->value_length != a->head_length; /* else keys may be values */
+    bool own = a->keys_back == 0, values = b->model->family->short_values; /* of others keys may be values */
     const char *missing = !l->q.data ? "q" : own && !l->k.data ? "k" : own && values && !l->v.data ? "v" : NULL;
     if (l->mixer != MIXER_ATTENTION || !missing)
         return HEARTH_OK;

@@ -280,7 +280,8 @@ static const tensor_rule mimo2_layer[] = {
     MATRIX(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, TENSOR_OPTIONAL),
     MATRIX(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OPTIONAL),
     MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), DIMENSION_VALUES, D, TENSOR_OPTIONAL),
-    MATRIX(BLK "attn_qkv.weight",    LAYERS "self_attn.qkv_proj.weight", LAYER(qkv), QKV, D, TENSOR_OPTIONAL),
+    /* V2.5's, which its folders have in shards */
+    MATRIX(BLK "attn_qkv.weight",    NULL,                             LAYER(qkv), QKV, D, TENSOR_OPTIONAL),
     MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, DIMENSION_RESULT, 0),
     NEEDING(NEEDS_WINDOW,    BLK "attn_sinks.weight", LAYERS "self_attn.attention_sink_bias", LAYER(sinks), DIMENSION_NONE, DIMENSION_HEADS, 0),
     NEEDING(NEEDS_NO_WINDOW, BLK "attn_sinks.weight", NULL, LAYER(sinks), DIMENSION_NONE, DIMENSION_HEADS, TENSOR_OPTIONAL),

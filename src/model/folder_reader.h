@@ -101,7 +101,7 @@ hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stor
 
 /* In huggingface_mimo.c. Makes a copy of the config of MiMo V2 in which what its own keys say stands under those of others. *out is
  * freed with json_decref. */
-hearth_status folder_translate_mimo(const json_t *config, json_t **out, hearth_error *error);
+hearth_status folder_translate_mimo(const json_t *config, const char *name, json_t **out, hearth_error *error);
 /* Reads the length and the scale of values (family.short_values), and how many heads of keys layers with a window have. */
 hearth_status folder_read_mimo(folder_reader *r);
 

@@ -742,7 +742,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     r.pictures = r.nested || json_is_object(json_object_get(config, "vision_config"));
     TRY(folder_find_family(&r));
     if (r.family->short_values) {
-        TRY(folder_translate_mimo(r.config, &translated, error));
+        TRY(folder_translate_mimo(r.config, name, &translated, error));
         r.config = translated;
     }
     hearth_status status = understand(&r);

@@ -281,7 +281,7 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
         "vision_model.", "vision_tower.", "multi_modal_projector.", "audio_tower.",       "visual.",
         "embed_vision.", "embed_audio.",  "vision_adapter.",        "vision_projection.", "vit_large_projector."};
     uint32_t layers = r->hyper.layer_count, number;
-    if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0)
+    if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;
     if (!rule && sscanf(name, "model.layers.%" SCNu32 ".", &number) == 1)
         return number >= layers && number - layers < r->draft_layers;
@@ -300,7 +300,7 @@ static bool gives_way(const folder_reader *r, const tensor_rule *rule, uint32_t 
 {
     const family *f = r->family;
     unsigned other = r->layer.ffn.router.expert_count > 0 ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS;
-    if (r->attends && layer < r->hyper.layer_count)
+    if (r->attends)
         other |= r->attends[layer] ? TENSOR_OF_RECURRENT : TENSOR_OF_ATTENTION;
     if (!(rule->flags & other) || !rule->folder_name)
         return false;
@@ -326,6 +326,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
         return HEARTH_OK;
     if (!rule)
         return checkpoint_add_tensor(r->out, stored, r->error);
+    if (strchr(rule->folder_name, '%') && layer >= r->hyper.layer_count) /* which binding refuses by name */
+        return add_ruled(r, stored, rule, layer, expert);
     for (; rule; rule = family_next_rule(r->family, rule))
         if (!gives_way(r, rule, layer))
             TRY(add_ruled(r, stored, rule, layer, expert));

@@ -217,7 +217,8 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r)
         if (from == 0)
             return hyper_fail(r, HEARTH_FORMAT, name, "leaves a layer no keys of its kind");
         const attention_shape *owner = &r->model->layers[from - 1].attention;
-        if (owner->kv_head_count != a->kv_head_count || owner->head_length != a->head_length)
+        if (owner->kv_head_count != a->kv_head_count || owner->head_length != a->head_length ||
+            owner->value_length != a->value_length)
             return hyper_fail(r, HEARTH_FORMAT, name, "lets a layer read keys of another shape");
         a->keys_back = i - (from - 1);
     }
@@ -256,7 +257,7 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
     hyper_key(key, r->family, sections_key);
-    if (r->family->pairing == ROPE_NEIGHBOURS && checkpoint_find(r->source, key))
+    if (r->family->pairing == ROPE_NEIGHBOURS && checkpoint_find(r->source, key)) /* those of others are halves */
         return hyper_fail(r, HEARTH_UNSUPPORTED, sections_key, "of pictures are not supported of this architecture");
     if (r->family->half_turns) {
         static const char count_key[] = "rope.dimension_count";

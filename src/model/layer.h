@@ -126,7 +126,8 @@ typedef struct recurrent_shape {
     uint32_t neighbours;                /* 1: heads that use the same key are neighbours: head h uses key h / (H / G); 0: h % G */
     uint32_t key_length;                /* N: values of a key, columns of the state               */
     uint32_t window;                    /* W: tokens that the convolution sees, itself included; of RWKV7 2 */
-    uint32_t ranks[LOW_RANK_MAPS];      /* of RWKV7, where that of the value is 0 in the first layer, and of KDA */
+    uint32_t ranks[LOW_RANK_MAPS];      /* of RWKV7, where that of the value is 0 in the first layer, and of KDA, where
+                                           0 is a whole matrix                           */
     float decay_floor;                  /* of KDA, below 0: see above; 0: none                    */
 } recurrent_shape;
 
@@ -277,14 +278,16 @@ typedef struct stream_weights {
     norm_weights laurel_norm;           /* [d]                                            */
 } stream_weights;
 
-/* Two matrices of low rank r, with an activation between in RWKV-7: bias + out . act(in . x). V as in model_layer. */
+/* Two matrices of low rank r, with an activation between in RWKV-7: bias + out . act(in . x). V as in model_layer. Where the rank is
+ * 0 in KDA, `in` is one of [V][d], and there is no `out`. */
 typedef struct low_rank_map {
     matrix in, out;                     /* [r][d], [V][r]; without data: there is none    */
     const float *bias;                  /* [V], or NULL                                   */
 } low_rank_map;
 
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
- * Q = head_count * head_length, K = kv_head_count * head_length. */
+ * Q = head_count * head_length, K = kv_head_count * head_length; of values, which may be shorter, R = head_count * value_length and
+ * E = kv_head_count * value_length. */
 typedef struct model_layer {
     mixer_kind mixer;
     attention_shape attention;          /* of MIXER_ATTENTION, else zero                          */
@@ -295,10 +298,10 @@ typedef struct model_layer {
     norm_weights attention_norm;        /* [d]                                            */
     matrix q;                           /* [Q][d]; gated without attention_gate [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
-    matrix v;                           /* [K][d]  without it, values are the keys before their norm */
+    matrix v;                           /* [E][d]  without it, values are the keys before their norm */
     matrix attention_gate;              /* [head_count * gate_length][d]                  */
-    matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
-    const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
+    matrix qkv;                         /* [Q + K + E][d]  all three, as some files have them: q, k and v are its rows */
+    const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [E], or NULL                     */
     /* Latent attention, with letters as in attention_shape; H: heads. k is [C + r][d], without v; q is [H * (n + r)][d], or of
      * what query_in makes. */
     matrix query_in;                    /* [query_rank][d]                                */
@@ -313,11 +316,11 @@ typedef struct model_layer {
     matrix index_key;                   /* [I][d]                                         */
     norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do */
     matrix index_weight;                /* [J][d]                                         */
-    const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
+    const float *qkv_bias;              /* [Q + K + E], or NULL: all three                */
     norm_weights query_norm, key_norm;  /* [head_length], or [Q] and [K] (attention.norm_whole); before the rotation */
     const float *sinks;                 /* [head_count] a score per head whose weight no value gets; NULL: none */
-    norm_weights attention_inner_norm;  /* [Q]  before the output matrix                  */
-    matrix attention_output;            /* [d][Q], or [d][H * V]                          */
+    norm_weights attention_inner_norm;  /* [R]  before the output matrix                  */
+    matrix attention_output;            /* [d][R]                                         */
     const float *attention_output_bias; /* [d], or NULL                                   */
     norm_weights attention_post_norm;   /* [d]  of what attention adds                    */
 
@@ -336,7 +339,7 @@ typedef struct model_layer {
     const float *convolution;           /* [C][W]  the last weight is the token's own     */
     const float *convolution_bias;      /* [C], or NULL                                   */
     const float *step_bias;             /* [H]                                            */
-    const float *decay;                 /* [H]  -exp(A)                                   */
+    const float *decay;                 /* [H]  -exp(A), with a decay_floor exp(A)        */
     const float *skip;                  /* [H]  v times this is added to the result; NULL: nothing */
     const float *recurrent_norm;        /* MAMBA2: [V], of each of G groups alone, after the gate; DELTA: [P] of each head,
                                            before it */
