@@ -190,7 +190,7 @@ static double softplus(double x)
 }
 
 /* Returns what a column keeps, of what the matrices have made, and its bias, whose sum is rounded once. lowest: 0, or below. */
-static rough kept_of(double made, double bias, double rate, double lowest)
+static rough decay_of(double made, double bias, double rate, double lowest)
 {
     double x = made + bias, slip_x = EPSILON * fabs(x), size = softplus(x);
     double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * slip_x), exponent = rate * size;
@@ -249,9 +249,9 @@ static void check_delta(check *c, device *d, uint64_t *rng)
                 }
                 const double units[] = {1 / sqrt(squares[0] * (double)v.n), 1 / sqrt(squares[1])};
                 for (size_t i = h; i < h + v.n; i++)
-                    compare_delta(
-                        c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON,
-                        kept_of(of(&v, v.x, t, WKV_DECAY, i), (double)bias[i], (double)rates[h / v.n], (double)lowest));
+                    compare_delta(c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON,
+                                  decay_of(of(&v, v.x, t, WKV_DECAY, i), (double)bias[i], (double)rates[h / v.n],
+                                           (double)lowest));
             }
         }
         free_rooms(rooms, COUNT_OF(rooms));
