@@ -481,8 +481,9 @@ static void slices_do_not_depend_on_threads(void **state)
     (void)state;
     checkpoint source = {.path = "wide"};
     rotary pairs = {.pairs = 64};
-    model_layer layer = {.attention = {.head_count = 32, .kv_head_count = 32, .head_length = 128, .rotary = &pairs},
-                         .ffn = {.neuron_count = 11008, .expert_neurons = 11008}};
+    model_layer layer = {
+        .attention = {.head_count = 32, .kv_head_count = 32, .head_length = 128, .value_length = 128, .rotary = &pairs},
+        .ffn = {.neuron_count = 11008, .expert_neurons = 11008}};
     cached_keys cached = attention_keys(&layer.attention);
     hearth_model wide = {.source = &source,
                          .family = &families[0],

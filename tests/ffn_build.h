@@ -330,22 +330,27 @@ static inline void built_make_model(built *b)
     out.row_bytes = BUILT_HEAD * sizeof(float);
     b->source.path = "built";
     b->rotary = (rotary){.pairs = 1, .magnitude = 1, .frequencies = &b->frequency};
-    b->layer = (model_layer){
-        .attention = {.head_count = 1, .kv_head_count = 1, .head_length = BUILT_HEAD, .scale = 1, .rotary = &b->rotary},
-        .ffn = {.neuron_count = o->f,
-                .expert_neurons = o->f,
-                .gating = o->gating,
-                .activation = o->silu                       ? FFN_SILU
-                              : o->activation_threshold > 0 ? FFN_FATRELU
-                                                            : FFN_RELU,
-                .threshold = o->silu ? 0 : o->activation_threshold},
-        .attention_norm = {.weight = b->ones},
-        .q = in,
-        .k = in,
-        .v = in,
-        .attention_output = out,
-        .ffn_norm = {.weight = b->norm},
-        .up = b->up.stored};
+    b->layer = (model_layer){.attention = {.head_count = 1,
+                                           .kv_head_count = 1,
+                                           .head_length = BUILT_HEAD,
+                                           .value_length = BUILT_HEAD,
+                                           .scale = 1,
+                                           .value_scale = 1,
+                                           .rotary = &b->rotary},
+                             .ffn = {.neuron_count = o->f,
+                                     .expert_neurons = o->f,
+                                     .gating = o->gating,
+                                     .activation = o->silu                       ? FFN_SILU
+                                                   : o->activation_threshold > 0 ? FFN_FATRELU
+                                                                                 : FFN_RELU,
+                                     .threshold = o->silu ? 0 : o->activation_threshold},
+                             .attention_norm = {.weight = b->ones},
+                             .q = in,
+                             .k = in,
+                             .v = in,
+                             .attention_output = out,
+                             .ffn_norm = {.weight = b->norm},
+                             .up = b->up.stored};
     learned_predictor coarse = {.kind = PREDICTOR_COARSE, .coarse_format = o->copy};
     learned_predictor low_rank = {.kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored};
     b->learnt_layer.predictor = o->coarse ? coarse : low_rank;
