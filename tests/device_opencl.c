@@ -407,8 +407,9 @@ static void watch_signals(void)
     device_close(d);
 }
 
-/* "list": a row of the list per line. "signals": who handles some after a list and after opening. "run": opens opencl:0 and runs a small program; what came of it, how many objects
- * of the fake were not released, and how many too early. Returns the exit status. */
+/* "list": a row of the list per line. "signals": who handles some after a list and after opening. "run": opens opencl:0 and
+ * runs a small program; what came of it, how many objects of the fake were not released, and how many too early. Returns the
+ * exit status. */
 static int child(const char *what)
 {
     if (strcmp(what, "list") == 0) {

@@ -1,5 +1,6 @@
 /* engine_published.c - folders as they were published, where they differ from what transformers and llama.cpp make
- * today: goldens, changed to that form, must give the same logits or be refused by name. */
+ * today: goldens, changed to that form, must give the same logits or be refused by name. One long file of short tests: each
+ * is a config and what replaces a tensor, and all go through open_as. */
 #include "../src/engine/engine.h"
 #include "../src/file/weights.h"
 #include "../src/model/huggingface.h"
@@ -160,26 +161,14 @@ static void mimo_as_published(void **state)
 {
     (void)state;
     static const char *const saved[] = {"layer_types", "mlp_layer_types", "rms_norm_eps", NULL};
-    static const char *const known[] = {
-        "rope_theta", "swa_rope_theta", "partial_rotary_factor", "attention_value_scale", "swa_num_key_value_heads",
-        NULL};
-    static const struct {
-        const char *key;
-        json_int_t value;
-        const char *reason;
-    } wrong[] = {{"swa_head_dim", 16, "swa_head_dim: differs from that of the other layers"},
-                 {"swa_v_head_dim", 16, "swa_v_head_dim: differs from that of the other layers"},
-                 {"v_head_dim", 97, "v_head_dim: is 97, expected 1 to head_dim"},
-                 {"swa_num_key_value_heads", 3, "swa_num_key_value_heads: is 3, which does not divide 4 heads"},
-                 {"sliding_window_size", INT64_MAX, "sliding_window_size: is not a number of positions"},
-                 {"sliding_window_size", -1, "sliding_window_size: is not a number of positions"}};
-    hearth_model *m;
-    hearth_error error;
     static const char *const own[] = {"hybrid_layer_pattern",    "moe_layer_freq",
                                       "layernorm_epsilon",       "rope_theta",
                                       "swa_rope_theta",          "partial_rotary_factor",
                                       "swa_num_key_value_heads", "swa_head_dim",
                                       "swa_num_attention_heads", NULL};
+    static const char *const known[] = {
+        "rope_theta", "swa_rope_theta", "partial_rotary_factor", "attention_value_scale", "swa_num_key_value_heads",
+        NULL};
     json_t *config = config_of("mimo2");
     delete_all(config, saved);
     expect_same("mimo2", config, NULL);
@@ -196,6 +185,24 @@ static void mimo_as_published(void **state)
     config = config_of("mimo2");
     delete_all(config, known);
     expect_same("mimo2", config, NULL);
+}
+
+static void mimo_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        json_int_t value;
+        const char *reason;
+    } wrong[] = {{"swa_head_dim", 16, "swa_head_dim: differs from that of the other layers"},
+                 {"swa_v_head_dim", 16, "swa_v_head_dim: differs from that of the other layers"},
+                 {"v_head_dim", 97, "v_head_dim: is 97, expected 1 to head_dim"},
+                 {"swa_num_key_value_heads", 3, "swa_num_key_value_heads: is 3, which does not divide 4 heads"},
+                 {"sliding_window_size", INT64_MAX, "sliding_window_size: is not a number of positions"},
+                 {"sliding_window_size", -1, "sliding_window_size: is not a number of positions"}};
+    hearth_model *m;
+    hearth_error error;
+    json_t *config;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         config = config_of("mimo2");
         json_object_set_new(config, wrong[i].key, json_integer(wrong[i].value));
@@ -844,34 +851,21 @@ static void floats_of_8_bits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),
-                                       cmocka_unit_test(guesses_beside),
-                                       cmocka_unit_test(factors_of_nothing),
-                                       cmocka_unit_test(scores_by_another_name),
-                                       cmocka_unit_test(mimo_as_published),
-                                       cmocka_unit_test(ling_as_saved),
-                                       cmocka_unit_test(shared_width),
-                                       cmocka_unit_test(hybrid_of_one_kind),
-                                       cmocka_unit_test(clipped_values),
-                                       cmocka_unit_test(exaone_as_published),
-                                       cmocka_unit_test(scaled_without_windows),
-                                       cmocka_unit_test(stretched_base),
-                                       cmocka_unit_test(sizes_by_layer),
-                                       cmocka_unit_test(puzzle_as_published),
-                                       cmocka_unit_test(llama4_as_published),
-                                       cmocka_unit_test(turned_experts),
-                                       cmocka_unit_test(lfm2_as_published),
-                                       cmocka_unit_test(width_as_it_is),
-                                       cmocka_unit_test(gates_of_values),
-                                       cmocka_unit_test(layers_without_router),
-                                       cmocka_unit_test(muse_as_published),
-                                       cmocka_unit_test(epsilon_behind_blocks),
-                                       cmocka_unit_test(step_alone),
-                                       cmocka_unit_test(step_as_saved),
-                                       cmocka_unit_test(cohere_with_experts),
-                                       cmocka_unit_test(granite_windows),
-                                       cmocka_unit_test(exaone_as_saved),
-                                       cmocka_unit_test(blocks_of_4_bits),
-                                       cmocka_unit_test(floats_of_8_bits)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flat_config),           cmocka_unit_test(guesses_beside),
+        cmocka_unit_test(factors_of_nothing),    cmocka_unit_test(scores_by_another_name),
+        cmocka_unit_test(mimo_as_published),     cmocka_unit_test(mimo_refused),
+        cmocka_unit_test(ling_as_saved),         cmocka_unit_test(shared_width),
+        cmocka_unit_test(hybrid_of_one_kind),    cmocka_unit_test(clipped_values),
+        cmocka_unit_test(exaone_as_published),   cmocka_unit_test(scaled_without_windows),
+        cmocka_unit_test(stretched_base),        cmocka_unit_test(sizes_by_layer),
+        cmocka_unit_test(puzzle_as_published),   cmocka_unit_test(llama4_as_published),
+        cmocka_unit_test(turned_experts),        cmocka_unit_test(lfm2_as_published),
+        cmocka_unit_test(width_as_it_is),        cmocka_unit_test(gates_of_values),
+        cmocka_unit_test(layers_without_router), cmocka_unit_test(muse_as_published),
+        cmocka_unit_test(epsilon_behind_blocks), cmocka_unit_test(step_alone),
+        cmocka_unit_test(step_as_saved),         cmocka_unit_test(cohere_with_experts),
+        cmocka_unit_test(granite_windows),       cmocka_unit_test(exaone_as_saved),
+        cmocka_unit_test(blocks_of_4_bits),      cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);
 }

@@ -6,6 +6,15 @@
 
 #include "golden.h"
 
+static checkpoint *open_golden(const char *name)
+{
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    return c;
+}
+
 /* Files of Step 3.5 have what guesses tokens ahead as one more layer, which all arrays count. */
 static void step_with_drafts(void **state)
 {
@@ -22,11 +31,9 @@ static void step_with_drafts(void **state)
                   {"step35.attention.sliding_window_pattern", VALUE_BOOL, windows},
                   {"step35.swiglu_clamp_exp", VALUE_F32, limits},
                   {"step35.swiglu_clamp_shexp", VALUE_F32, shared}};
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, "step3p5", "model.gguf"), &error), &error);
+    checkpoint *c = open_golden("step3p5");
     stack_check(checkpoint_set_u32(c, "step35.block_count", 7, &error), &error);
     stack_check(checkpoint_set_u32(c, "step35.nextn_predict_layers", 1, &error), &error);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -45,11 +52,9 @@ static void step_with_drafts(void **state)
 static void sigmoids_unsaid(void **state)
 {
     (void)state;
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, "glm4-moe-lite", "model.gguf"), &error), &error);
+    checkpoint *c = open_golden("glm4-moe-lite");
     assert_non_null(checkpoint_find(c, "deepseek2.expert_gating_func"));
     stack_check(checkpoint_remove_key(c, "deepseek2.expert_gating_func", &error), &error);
     stack_check(model_bind(&m, c, NULL, &error), &error);
@@ -83,13 +88,11 @@ static void join_heads(checkpoint *c, stored_tensor *keys, const stored_tensor *
 /* Opens a golden as such a file; decoded: with the values that the format keeps, as float32. */
 static hearth_model *open_joined(const char *name, number_format format, bool decoded)
 {
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
     uint32_t heads, length, values;
     size_t count;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    checkpoint *c = open_golden(name);
     stack_check(checkpoint_get_u32(c, "deepseek2.attention.head_count", &heads, NULL, &error), &error);
     stack_check(checkpoint_get_u32(c, "deepseek2.attention.key_length_mla", &length, NULL, &error), &error);
     stack_check(checkpoint_get_u32(c, "deepseek2.attention.value_length_mla", &values, NULL, &error), &error);
@@ -159,12 +162,10 @@ static void join_rows(checkpoint *c, const stored_tensor *const parts[3])
 static void short_values_joined(void **state)
 {
     (void)state;
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
     size_t count;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, "mimo2", "model.gguf"), &error), &error);
+    checkpoint *c = open_golden("mimo2");
     stored_tensor *tensors = checkpoint_take_tensors(c, &count);
     for (size_t i = 0; i < count; i++) {
         static const char *const endings[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
@@ -191,26 +192,23 @@ static void short_values_of_others(void **state)
 {
     (void)state;
     static const uint32_t lengths[] = {64, 64, 64, 96};
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
     size_t count;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, "mimo2", "model.gguf"), &error), &error);
+    checkpoint *c = open_golden("mimo2");
     stack_check(checkpoint_set_numbers(c, "mimo2.attention.value_length", VALUE_U32, lengths, 4, &error), &error);
     stack_check(checkpoint_set_u32(c, "mimo2.attention.shared_kv_layers", 1, &error), &error);
     assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "attention.shared_kv_layers: lets a layer read keys of another shape"));
     checkpoint_close(c);
-    stack_check(gguf_open(&c, path, &error), &error);
+    c = open_golden("mimo2");
     stored_tensor *tensors = checkpoint_take_tensors(c, &count);
     for (size_t i = 0; i < count; i++)
         if (!strstr(tensors[i].name, "attn_v.weight"))
             stack_check(checkpoint_add_tensor(c, &tensors[i], &error), &error);
     mem_free(tensors);
-    stack_check(checkpoint_set_u32(c, "mimo2.attention.value_length", 96, &error), &error);
     assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
-    assert_non_null(strstr(error.text, "tensor "));
+    assert_non_null(strstr(error.text, "layer 0: tensor attn_v.weight or attn_qkv.weight: is missing"));
     checkpoint_close(c);
 }
 
@@ -218,11 +216,9 @@ static void short_values_of_others(void **state)
 static void latent_keys_of_others(void **state)
 {
     (void)state;
-    char path[600];
     hearth_error error;
-    checkpoint *c;
     hearth_model *m;
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, "deepseek3", "model.gguf"), &error), &error);
+    checkpoint *c = open_golden("deepseek3");
     stack_check(checkpoint_set_u32(c, "deepseek2.attention.shared_kv_layers", 1, &error), &error);
     assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_UNSUPPORTED);
     assert_non_null(strstr(error.text, "attention.shared_kv_layers: is not supported with latent attention"));
@@ -240,11 +236,9 @@ static void norms_of_others(void **state)
     } cases[] = {{"deepseek3", "deepseek2." PLAIN_NORM_KEY, false}, {"llama4", "llama4." PLAIN_NORM_KEY, true}};
     for (size_t i = 0; i < 2; i++)
         for (int said = 0; said < 2; said++) {
-            char path[600];
             hearth_error error;
-            checkpoint *c;
             hearth_model *m;
-            stack_check(gguf_open(&c, golden_path(path, sizeof path, cases[i].model, "model.gguf"), &error), &error);
+            checkpoint *c = open_golden(cases[i].model);
             stack_check(checkpoint_set_bool(c, cases[i].key, said, &error), &error);
             stack_check(model_bind(&m, c, NULL, &error), &error);
             assert_int_equal(m->layers[0].attention.norm_plain, cases[i].known && said);
@@ -260,12 +254,10 @@ static void cohere_files(void **state)
     (void)state;
     static const uint8_t windows[] = {0, 1, 1, 1, 0, 1};
     for (int said = 0; said < 2; said++) {
-        char path[600];
         hearth_error error;
-        checkpoint *c;
         hearth_model *m;
         static const char key[] = "cohere2moe.attention.sliding_window_pattern";
-        stack_check(gguf_open(&c, golden_path(path, sizeof path, "cohere2-moe", "model.gguf"), &error), &error);
+        checkpoint *c = open_golden("cohere2-moe");
         stack_check(checkpoint_remove_key(c, key, &error), &error);
         if (said) {
             stack_check(checkpoint_set_numbers(c, key, VALUE_BOOL, windows, 6, &error), &error);

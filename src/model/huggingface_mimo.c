@@ -3,7 +3,7 @@
 
 #include "../base/memory.h"
 
-/* What is being translated; HEARTH_NO_MEMORY of json becomes an error of its own. */
+/* The config being translated, and where to write why it cannot be. */
 typedef struct translation {
     json_t *config; /* a copy */
     const char *name;

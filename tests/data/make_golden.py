@@ -9,6 +9,8 @@ the archive. Python needs torch, transformers, safetensors, numpy and, for llama
 A case is a config.json. Its weights are drawn from a seed and are exact in BF16; its logits are those of transformers in float64. The
 folder is what transformers saves, the GGUF file what llama.cpp's converter makes of it, with the vocabulary of golden-llama; llama.cpp
 reads that (one thread, F32 cache), and its distance stands in golden.json.
+
+Most of this long file is a list of cases, and beside each what transformers or the converter lacks for it.
 """
 import copy
 import ctypes

@@ -49,7 +49,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
     {                                                                                                              \
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};                                    \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};               \
         score_positions(FORMAT, step, query, weights, keys, cache, scores, chosen, heads, length, splits, stride_q, \
                         stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);                             \
     }
@@ -122,7 +122,7 @@ KERNEL(choose, P_CHOOSE)
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                            \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                              \
         LOCAL_ARRAY(uint, list, ATTEND_POSITIONS);                                                                \
-        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};                                   \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};              \
         attend(FORMAT, step, query, keys, values, cache, partial, seen, chosen, heads, kv_heads, length, 0, 0, 0, \
                splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared,   \
                list);                                                                                             \

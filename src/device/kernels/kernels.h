@@ -228,15 +228,15 @@
 #define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
 #define P_VALUES(V) V(value_length) V(value_piece_bytes)
 
-/* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates the first 2 * pairs values of every query head in place, and of
- * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
- * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
+/* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates the first 2 * pairs
+ * values of every query head in place, and of every key head while copying it to the cache, by cosine and sine [T][pairs].
+ * Values 2i and 2i + 1 form a pair; halves 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
  * value [T][stride_k], of which kv_heads * length and kv_heads * value_length are used.
  * items: R * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                       \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
-        B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) P_VALUES(V) V(heads) V(kv_heads) V(length) V(pairs) \
-        V(halves) V(stride_q) V(stride_k)
+        B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) P_VALUES(V) V(heads) V(kv_heads)       \
+        V(length) V(pairs) V(halves) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
  * them (0: all), or with `chunked` those from the last multiple of `window` on. Split s is the positions
@@ -255,8 +255,8 @@
         B(float, partial) V(heads) V(kv_heads) V(length) V(window) V(chunked) V(grows) V(splits) V(stride_q) V(first_row) \
         V(most_rows) F(scale) F(softcap)
 
-/* Combines the splits of attend, for the same rows, into mixed [T][heads * length], length being that of a value, times `gain`. Splits after a row's position are
- * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
+/* Combines the splits of attend, for the same rows, into mixed [T][heads * length], length being that of a value, times
+ * `gain`. Splits after a row's position are not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
  * of which the first heads * gate_length are used: the result is multiplied with the logistic function of its gate, with
  * softplus 1 with log(1 + exp(gate)); gate_length is length, or 1 where a head has one gate. NULL: it is not.
  * items: most_rows * heads */
@@ -284,7 +284,8 @@
  * highest.   items: most_rows */
 #define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
-/* attend, without windows and with keys that are values too, of which rows from the position `chosen` on see the positions whose bits are set. items: as attend */
+/* attend, without windows and with keys that are values too, of which rows from the position `chosen` on see the positions
+ * whose bits are set. items: as attend */
 #define P_ATTEND_CHOSEN(B, V, F)                                                                              \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
         B(float, partial) B(const uint, seen) V(chosen) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
@@ -326,7 +327,7 @@
 #define WKV_QUERY   0
 #define WKV_KEY     1
 #define WKV_VALUE   2
-#define WKV_DECAY   3 /* made by two matrices of low rank, or by one; wkv_prepare and kda_prepare make it what a column of the state keeps */
+#define WKV_DECAY   3 /* of one matrix, or two of low rank; *_prepare make it what a column of the state keeps  */
 #define WKV_RATE    4 /* of RWKV-7, likewise; becomes what is removed of the state                              */
 #define WKV_SHARE   5 /* of RWKV-7, likewise; of the first layer's values. Of KDA beta, a value for each head   */
 #define WKV_GATE    6
@@ -358,8 +359,9 @@
     B(float, x) B(const float, parameters) B(float, first_value) V(heads) V(length) V(pitch) V(stride) V(is_first)
 
 /* The same for Kimi Delta Attention: scales each head's query to a length of 1 / sqrt(length) and its key to 1; decay becomes
- * exp(rates[h] * softplus(decay + bias)), or with lowest below 0 exp(lowest / (1 + exp(-rates[h] * (decay + bias)))), asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads *
- * length], rates [heads].   items: R * heads */
+ * exp(rates[h] * softplus(decay + bias)), or with lowest below 0 exp(lowest / (1 + exp(-rates[h] * (decay + bias)))),
+ * asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads * length], rates [heads].
+ * items: R * heads */
 #define P_KDA_PREPARE(B, V, F)                                                                                  \
     B(float, x) B(const float, bias) B(const float, rates) V(heads) V(length) V(pitch) V(stride) F(lowest)
 
