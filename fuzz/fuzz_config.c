@@ -95,7 +95,11 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_STREAMS] = 3,
                                                 [DIMENSION_OTHER_STREAMS] = 2,
                                                 [DIMENSION_STREAM_PAIRS] = 9,
-                                                [DIMENSION_LAUREL] = 2};
+                                                [DIMENSION_LAUREL] = 2,
+                                                [DIMENSION_POOL] = 2,
+                                                [DIMENSION_ALL_STREAMS] = 24,
+                                                [DIMENSION_CONNECTIONS] = 15,
+                                                [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES};
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -122,6 +126,8 @@ static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimen
                   {DIMENSION_GATES, has_letter(sets, 'a'), sizes[DIMENSION_HEADS]},
                   {DIMENSION_RECURRENT_HEADS, has_letter(sets, 'y'), 2},
                   {DIMENSION_RECURRENT_VALUE, has_letter(sets, 'y'), 4},
+                  {DIMENSION_COMPRESSED_KEY, has_letter(sets, 'r'), 4},
+                  {DIMENSION_SHORT_QUERY, has_letter(sets, 'r'), 4},
                   {DIMENSION_HEAD, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_QUERY, last && has_letter(sets, 'h'), 2},
                   {DIMENSION_KEY, last && has_letter(sets, 'h'), 2}};
@@ -189,7 +195,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
- * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; a one gate for each
+ * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
  * head; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
@@ -387,8 +393,9 @@ static void touch_values(const float *data, uint64_t count)
 static void touch_attention(const model_layer *l, uint32_t d)
 {
     const attention_shape *a = &l->attention;
-    const matrix *const all[] = {&l->q,      &l->k,        &l->v,           &l->attention_output, &l->query_in,
-                                 &l->key_up, &l->value_up, &l->index_query, &l->index_key,        &l->index_weight};
+    const matrix *const all[] = {&l->q,         &l->k,        &l->v,           &l->attention_output, &l->query_in,
+                                 &l->key_up,    &l->value_up, &l->index_query, &l->index_key,        &l->index_weight,
+                                 &l->index_gate};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
     uint32_t query = query_width(a), key = key_width(a);
@@ -402,8 +409,14 @@ static void touch_attention(const model_layer *l, uint32_t d)
     if (a->index.head_count > 0 &&
         (a->chosen == 0 || a->chosen_back > 0 || l->index_query.rows != a->index.head_count * a->index.head_length ||
          l->index_query.columns != a->query_rank || l->index_key.rows != a->index.head_length ||
-         l->index_weight.rows != a->index.head_count || !a->index.rotary))
+         l->index_weight.rows != a->index.head_count || !a->index.rotary != !a->rotary))
         abort();
+    if (a->chosen > 0 && (a->pool == 0 || KV_PAGE % a->pool != 0 || a->chosen % a->pool != 0))
+        abort();
+    bool gates = a->index.head_count > 0 && a->pool > 1;
+    if (l->index_gate.rows != (gates ? a->index.head_length : 0) || !l->index_gate_bias != !gates)
+        abort();
+    touch_values(l->index_gate_bias, (uint64_t)a->pool * a->index.head_length);
     touch_values(l->sinks, a->head_count);
     touch_values(l->q_bias, query);
     touch_values(l->k_bias, key);
@@ -561,6 +574,18 @@ static void touch_network(const model_layer *l, uint32_t d)
         abort();
 }
 
+/* What connects a block with the streams. */
+static void touch_connection(const stream_connection *c, const hyperparameters *h)
+{
+    uint32_t n = hyper_connections(h);
+    touch_matrix(&c->weights);
+    touch_values(c->base, n);
+    touch_values(c->scale, CONNECTION_SCALES);
+    bool there = c->weights.data && c->base && c->scale;
+    if (n > 0 && (!there || c->weights.rows != n || c->weights.columns != h->stream_count * h->embedding_length))
+        abort();
+}
+
 /* What a layer has for its own inputs and for streams. */
 static void touch_inputs(const model_layer *l, const hyperparameters *h)
 {
@@ -568,6 +593,8 @@ static void touch_inputs(const model_layer *l, const hyperparameters *h)
     const matrix *const all[] = {&l->per_layer_gate, &l->per_layer_output, &s->router, &s->laurel_in, &s->laurel_out};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
+    touch_connection(&l->mixer_connection, h);
+    touch_connection(&l->network_connection, h);
     touch_norm(&l->per_layer_post_norm, h->embedding_length);
     touch_norm(&s->router_norm, h->embedding_length);
     touch_norm(&s->laurel_norm, h->embedding_length);
@@ -575,7 +602,8 @@ static void touch_inputs(const model_layer *l, const hyperparameters *h)
     touch_values(s->correct, (uint64_t)h->stream_count * h->stream_count);
     touch_values(s->correct_scale, h->embedding_length);
     touch_values(l->output_scale, 1);
-    if (!l->per_layer_gate.data != (h->per_layer_length == 0) || !s->router.data != (h->stream_count == 1))
+    bool predicted = h->stream_count > 1 && hyper_connections(h) == 0;
+    if (!l->per_layer_gate.data != (h->per_layer_length == 0) || !s->router.data != !predicted)
         abort();
 }
 

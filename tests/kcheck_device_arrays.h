@@ -16,6 +16,11 @@
 /* Results this small may be flushed: 2^-126 is the smallest normal number. */
 #define TINY 0x1p-125
 
+/* A value in double precision, and how far a device may be off. */
+typedef struct bounded {
+    double value, error;
+} bounded;
+
 #define COUNT_OF(table) (sizeof(table) / sizeof(*(table)))
 
 static inline float *rough_array(size_t n, uint64_t *rng)
@@ -89,6 +94,7 @@ static inline uint32_t random_count(uint64_t *rng)
 
 /* Positions, cache and attention: a part of check_device_vectors. */
 void check_device_attention(check *c, device *d, uint64_t *rng);
+void check_device_choice(check *c, device *d, uint64_t *rng);
 /* Recurrent layers, those with decays by columns, several streams of the residual, and layers with experts: likewise. */
 void check_device_recurrent(check *c, device *d, uint64_t *rng);
 void check_device_columns(check *c, device *d, uint64_t *rng);

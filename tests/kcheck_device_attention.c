@@ -3,144 +3,12 @@
  * What is only copied must have its bits; the rest is held against double precision, each bound said where it is. All
  * shapes that a model may have and some that none has: heads of any length, rows of any number, windows, contexts that
  * end in the middle of a split. */
-#include "kcheck_device_arrays.h"
+#include "kcheck_device_cache.h"
 
-#include "../src/base/float_order.h"
 #include "../src/number/half.h"
 
 #include <math.h>
 #include <stdio.h>
-
-/* ------------------------------------------------------------------ shapes and caches */
-
-typedef struct shape {
-    size_t heads, kv_heads, length, value_length, context, sequences, stride_q, stride_k;
-    uint32_t count, sequence[CHECKED_ROWS], position[CHECKED_ROWS];
-    /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
-     * all. */
-    number_format format;
-    size_t table, positions, piece, value_piece, page, cached;
-    uint32_t *pages; /* [sequences][table] */
-} shape;
-
-/* The same, of which keys are what values are. */
-static shape values_of(const shape *p)
-{
-    shape v = *p;
-    v.length = p->value_length;
-    v.piece = p->value_piece;
-    return v;
-}
-
-static size_t piece_bytes(const shape *p, size_t length)
-{
-    const number_traits *t = &number_formats[p->format];
-    size_t bytes = p->positions * (length / t->block_values) * t->block_bytes;
-    return (bytes + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT;
-}
-
-/* Lays the cache out in pages, in any order: more than the sequences have. */
-static void lay_out_pages(shape *p, uint64_t *rng)
-{
-    p->positions = p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS;
-    p->table = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
-    p->piece = piece_bytes(p, p->length);
-    p->value_piece = piece_bytes(p, p->value_length);
-    p->page = p->kv_heads * p->piece + ARGUMENT_ALIGNMENT * random_below(rng, 3);
-    size_t used = p->sequences * p->table, all = used + random_below(rng, 3);
-    p->cached = all * p->page;
-    uint32_t *numbers = array_new(all, sizeof *numbers);
-    for (size_t i = 0; i < all; i++) {
-        size_t other = random_below(rng, i + 1);
-        numbers[i] = numbers[other];
-        numbers[other] = (uint32_t)i;
-    }
-    p->pages = numbers;
-}
-
-static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
-static const size_t ratios[] = {1, 4, 8, 3, 7};
-
-/* shortens: values may be shorter than keys. */
-static shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng)
-{
-    size_t block = number_formats[format].block_values;
-    shape p = {.format = format, .kv_heads = 1 + random_below(rng, 3)};
-    p.length = (lengths[s % COUNT_OF(lengths)] + block - 1) / block * block;
-    p.value_length = shortens && s % 3 == 1 ? (1 + random_below(rng, p.length / block)) * block : p.length;
-    p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
-    p.count = random_count(rng);
-    size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : CHECKED_ROWS;
-    p.context = apart + random_below(rng, p.length > 256 ? 40 : most_context);
-    p.sequences = 1 + random_below(rng, 3);
-    p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
-    p.stride_k = p.kv_heads * p.length + random_below(rng, 5);
-    lay_out_pages(&p, rng);
-    for (size_t t = 0; t < p.count; t++) { /* no two rows at the same place */
-        p.sequence[t] = (uint32_t)random_below(rng, p.sequences);
-        p.position[t] = (uint32_t)(random_below(rng, p.context / apart) * apart + t);
-    }
-    if (random_below(rng, 4) == 0)
-        p.position[p.count - 1] = (uint32_t)p.context - 1; /* the last there is; the multiples above may end before */
-    for (size_t t = 0; t + 1 < p.count; t++)
-        if (p.position[t] == p.context - 1)
-            p.position[t] -= (uint32_t)apart;
-    snprintf(c->size, sizeof(c->size), "%zu heads on %zu of %zu, %zu, context %zu, %u rows, first at %u", p.heads,
-             p.kv_heads, p.length, p.value_length, p.context, p.count, p.position[0]);
-    return p;
-}
-
-static room step_of(device *d, const shape *p)
-{
-    return step_new(d, p->count, p->sequence, p->position, NULL);
-}
-
-/* Returns where the piece of a head begins that has a position. */
-static size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position)
-{
-    return p->pages[sequence * p->table + position / ATTEND_POSITIONS] * p->page + kv_head * p->piece;
-}
-
-static room pages_of(device *d, const shape *p)
-{
-    return room_new(d, p->pages, p->sequences * p->table * sizeof *p->pages);
-}
-
-/* What a cache has of some positions: value i of a position. */
-static float cached(const shape *p, const void *cache, size_t sequence, size_t kv_head, size_t position, size_t i)
-{
-    const uint8_t *piece = (const uint8_t *)cache + piece_at(p, sequence, kv_head, position);
-    size_t at = position % ATTEND_POSITIONS * p->length + i;
-    if (p->format == FORMAT_Q8_0) {
-        const uint16_t *scales = (const uint16_t *)(const void *)(piece + p->positions * p->length);
-        return (float)((const int8_t *)piece)[at] * half_to_float(scales[at / 32]);
-    }
-    return p->format == FORMAT_F16 ? half_to_float(((const uint16_t *)(const void *)piece)[at])
-                                   : ((const float *)(const void *)piece)[at];
-}
-
-/* A cache whose values are of ordinary size, whatever lies where. */
-static void *random_cache(const shape *p, uint64_t *rng)
-{
-    uint8_t *cache = array_new(p->cached, 1);
-    for (size_t begin = 0; begin < p->cached; begin += p->page)
-        for (size_t head = 0; head < p->kv_heads; head++) {
-            uint8_t *piece = cache + begin + head * p->piece;
-            size_t n = p->positions * p->length;
-            for (size_t i = 0; i < n; i++) {
-                float value = random_rough(rng);
-                if (p->format == FORMAT_Q8_0)
-                    piece[i] = (uint8_t)random_bits(rng);
-                else if (p->format == FORMAT_F16)
-                    ((uint16_t *)(void *)piece)[i] = half_from_float(value);
-                else
-                    ((float *)(void *)piece)[i] = value;
-                if (p->format == FORMAT_Q8_0 && i % 32 == 0)
-                    ((uint16_t *)(void *)(piece + n))[i / 32] = half_from_float(value / 127);
-            }
-        }
-    return cache;
-}
 
 /* ------------------------------------------------------------------ place */
 
@@ -264,7 +132,7 @@ static void check_rounding(check *c, const shape *p, const placed *x)
 
 static void check_place(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
-    for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
+    for (size_t s = 0; s < 5 * HEAD_LENGTHS; s++) {
         shape p = random_shape(c, format, s, 40, true, rng), v = values_of(&p);
         size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
         bool halves = random_below(rng, 2);
@@ -349,9 +217,9 @@ typedef struct attended {
     size_t window, splits;
     bool chunked, grows;
     bool by_head, softplus; /* of gates: one for a head; how they open */
-    /* Of attend_chosen: rows from the position `chosen` on see those whose bits are set in seen [count][splits][SPLIT_WORDS];
+    /* Of attend_chosen: rows from the position `limit` on see those whose bits are set in seen [count][splits][SPLIT_WORDS];
      * NULL: all rows see all. */
-    uint32_t *seen, chosen;
+    uint32_t *seen, limit;
     float gain; /* on the result */
 } attended;
 
@@ -363,7 +231,7 @@ static size_t words_of(const attended *a)
 /* Returns whether a row sees a position of those up to its own. */
 static bool sees(const shape *p, const attended *a, size_t t, size_t position)
 {
-    bool limited = a->seen && p->position[t] >= a->chosen;
+    bool limited = a->seen && p->position[t] >= a->limit;
     return !limited || (a->seen[t * words_of(a) + position / 32] >> position % 32 & 1) != 0;
 }
 
@@ -489,11 +357,11 @@ static void let_choose(const shape *p, attended *a, uint64_t *rng)
 {
     a->window = 0;
     a->chunked = a->grows = false;
-    a->chosen = 1 + (uint32_t)random_below(rng, p->context);
+    a->limit = 1 + (uint32_t)random_below(rng, p->context);
     a->seen = array_new(p->count * words_of(a), sizeof *a->seen);
     for (size_t t = 0; t < p->count; t++) {
         uint32_t often = 1 + (uint32_t)random_below(rng, 40);
-        bool limited = p->position[t] >= a->chosen;
+        bool limited = p->position[t] >= a->limit;
         for (size_t i = 0; i < a->splits * ATTEND_POSITIONS; i++)
             if (!limited || (i <= p->position[t] && (i == p->position[t] || random_below(rng, often) == 0)))
                 a->seen[t * words_of(a) + i / 32] |= 1u << i % 32;
@@ -509,7 +377,7 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
         if (a->seen)
             DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                       room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                      UINT(p->positions), room_of(&rooms[4]), room_of(&rooms[9]), UINT(a->chosen), UINT(p->heads),
+                      UINT(p->positions), room_of(&rooms[4]), room_of(&rooms[9]), UINT(a->limit), UINT(p->heads),
                       UINT(p->kv_heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most),
                       FLOAT(a->scale), FLOAT(a->softcap));
         else
@@ -547,7 +415,7 @@ static void check_join_8(check *c, device *d, const shape *p, const attended *a,
 
 static void check_attend(check *c, device *d, device_kernel kernel, number_format format, bool chooses, uint64_t *rng)
 {
-    for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
+    for (size_t s = 0; s < 5 * HEAD_LENGTHS; s++) {
         shape p = random_shape(c, format, s,
                                s % 4 == 0   ? 3 * ATTEND_POSITIONS
                                : s % 4 == 1 ? ATTEND_POSITIONS + 8
@@ -627,143 +495,6 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
     free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed), free(p.pages);
 }
 
-/* ------------------------------------------------------------------ the choice of positions */
-
-/* Queries, weights and keys of one head that score positions; most of them are whole numbers, so that scores are often equal. */
-typedef struct scored {
-    shape p;
-    float *query, *weights;
-    void *keys;
-    size_t splits, stride_w;
-    uint32_t chosen;
-} scored;
-
-static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng)
-{
-    scored a = {.p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, false, rng)};
-    a.p.heads = a.p.heads / a.p.kv_heads;
-    a.p.kv_heads = 1;
-    free(a.p.pages);
-    lay_out_pages(&a.p, rng);
-    a.splits = (a.p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
-    a.stride_w = a.p.heads + random_below(rng, 3);
-    a.chosen = 1 + (uint32_t)random_below(rng, a.p.context);
-    a.query = rough_array(a.p.count * a.p.stride_q, rng);
-    a.weights = rough_array(a.p.count * a.stride_w, rng);
-    a.keys = random_cache(&a.p, rng);
-    return a;
-}
-
-/* Scores against double precision; those of rows that see everything, and of positions after a row's, stay as they were. */
-static void check_scores(check *c, const scored *a, const float *got)
-{
-    const shape *p = &a->p;
-    for (size_t t = 0; t < p->count; t++)
-        for (size_t i = 0; i <= p->position[t] && p->position[t] >= a->chosen; i++) {
-            double want = 0, magnitude = 0;
-            for (size_t h = 0; h < p->heads; h++) {
-                double sum = 0, size = 0, weight = a->weights[t * a->stride_w + h];
-                for (size_t k = 0; k < p->length; k++) {
-                    double term = (double)a->query[t * p->stride_q + h * p->length + k] *
-                                  cached(p, a->keys, p->sequence[t], 0, i, k);
-                    sum += term;
-                    size += fabs(term);
-                }
-                want += weight * fmax(sum, 0);
-                magnitude += fabs(weight) * size;
-            }
-            expect_close(c, i, want, got[t * a->splits * ATTEND_POSITIONS + i],
-                         magnitude * (double)(p->length + p->heads + 2) * EPSILON + TINY);
-        }
-}
-
-static void check_score_positions(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
-{
-    for (size_t s = 0; s < 3 * COUNT_OF(lengths); s++) {
-        scored a = scored_new(c, format, s, rng);
-        const shape *p = &a.p;
-        size_t scores = p->count * a.splits * ATTEND_POSITIONS;
-        float *before = rough_array(scores, rng);
-        room rooms[] = {step_of(d, p),
-                        float_room(d, a.query, p->count * p->stride_q),
-                        float_room(d, a.weights, p->count * a.stride_w),
-                        room_new(d, a.keys, p->cached),
-                        pages_of(d, p),
-                        float_room(d, before, scores)};
-        uint32_t most =
-            s % 2 ? p->count : 1 + (p->count - 1) / 3; /* rows at a time, whose scores take one another's place */
-        float *got = array_new(scores, sizeof *got);
-        for (uint32_t first = 0; first < p->count; first += most) {
-            size_t row = a.splits * ATTEND_POSITIONS, n = p->count - first < most ? p->count - first : most;
-            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                      room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                      UINT(p->positions), room_of(&rooms[5]), UINT(a.chosen), UINT(p->heads), UINT(p->length),
-                      UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
-            float *some = content_of(c, &rooms[5]);
-            memcpy(got + first * row, some, n * row * sizeof *got);
-            free(some);
-        }
-        check_scores(c, &a, got);
-        for (size_t i = 0; i < scores; i++) {
-            size_t t = i / (a.splits * ATTEND_POSITIONS), position = i % (a.splits * ATTEND_POSITIONS);
-            bool needed = p->position[t] >= a.chosen && position <= p->position[t];
-            expect(c, "a score that nobody needs was written", needed || most < p->count || got[i] == before[i]);
-        }
-        free_rooms(rooms, COUNT_OF(rooms));
-        free(a.query), free(a.weights), free(a.keys), free(p->pages), free(before), free(got);
-    }
-}
-
-/* The choice against counting: a position is chosen if fewer than `chosen` are better, higher or as high and earlier. Scores have
- * few values, so that many are equal; zeros have both signs, and NaN is the highest. */
-static void check_choose(check *c, device *d, uint64_t *rng)
-{
-    for (size_t s = 0; s < 60; s++) {
-        shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, false, rng);
-        size_t splits = (p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS, words = splits * SPLIT_WORDS;
-        uint32_t chosen = 1 + (uint32_t)random_below(rng, p.context), values = 1 + (uint32_t)random_below(rng, 50),
-                 middle = values / 2;
-        size_t count = p.count * splits * ATTEND_POSITIONS;
-        float *scores = rough_array(count, rng);
-        for (size_t i = 0; s % 2 == 0 && i < count; i++)
-            scores[i] = ((float)random_below(rng, values) - (float)middle) * (random_below(rng, 2) ? 1 : -1);
-        for (size_t i = 0; i < count; i += 1 + random_below(rng, 400))
-            scores[i] = s % 5 == 0 ? NAN : scores[i];
-        uint32_t *before = array_new(p.count * words, sizeof *before);
-        for (size_t i = 0; i < p.count * words; i++)
-            before[i] = (uint32_t)random_bits(rng);
-        room rooms[] = {step_of(d, &p), word_room(d, before, p.count * words)};
-        uint32_t most =
-            s % 4 < 2 ? p.count : 1 + (p.count - 1) / 3; /* rows at a time, each time with scores of theirs alone */
-        for (uint32_t first = 0; first < p.count; first += most) {
-            size_t row = splits * ATTEND_POSITIONS, n = p.count - first < most ? p.count - first : most;
-            room some = float_room(d, scores + first * row, n * row);
-            DEVICE_DO(c, d, DEVICE_choose, most, room_of(&rooms[0]), room_of(&some), room_of(&rooms[1]), UINT(chosen),
-                      UINT(splits), UINT(first), UINT(most));
-            room_free(&some);
-        }
-        uint32_t *seen = content_of(c, &rooms[1]);
-        for (size_t t = 0; t < p.count; t++) {
-            const float *own = scores + t * splits * ATTEND_POSITIONS;
-            size_t n = p.position[t] + (size_t)1,
-                   end = (n + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * ATTEND_POSITIONS;
-            if (n <= chosen)
-                expect_same(c, "bits of a row that sees everything", before + t * words, seen + t * words, words * 4);
-            for (size_t i = 0; n > chosen && i < end; i += 1 + n / 500 * random_below(rng, 9)) {
-                size_t better = i < n ? 0 : chosen;
-                for (size_t k = 0; k < n && better < chosen; k++)
-                    better += float_place(own[k]) > float_place(own[i]) ||
-                              (k < i && float_place(own[k]) == float_place(own[i]));
-                bool want = better < chosen;
-                expect(c, "the positions with the highest scores are chosen",
-                       (seen[t * words + i / 32] >> i % 32 & 1) == want);
-            }
-        }
-        free_rooms(rooms, COUNT_OF(rooms));
-        free(scores), free(before), free(seen), free(p.pages);
-    }
-}
-
 void check_device_attention(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "place_f32");
@@ -778,23 +509,12 @@ void check_device_attention(check *c, device *d, uint64_t *rng)
     check_begin(c, "attend_f16, attend_join");
     check_attend(c, d, DEVICE_attend_f16, FORMAT_F16, false, rng);
     check_long_context(c, d, rng);
-    static const struct {
-        const char *scores, *attends;
-        device_kernel score, attend;
-        number_format format;
-    } choices[] = {
-        {"score_positions_f32", "attend_chosen_f32", DEVICE_score_positions_f32, DEVICE_attend_chosen_f32, FORMAT_F32},
-        {"score_positions_f16", "attend_chosen_f16", DEVICE_score_positions_f16, DEVICE_attend_chosen_f16, FORMAT_F16},
-        {"score_positions_q8_0", "attend_chosen_q8_0", DEVICE_score_positions_q8_0, DEVICE_attend_chosen_q8_0,
-         FORMAT_Q8_0}};
-    for (size_t i = 0; i < COUNT_OF(choices); i++) {
-        check_begin(c, choices[i].scores);
-        check_score_positions(c, d, choices[i].score, choices[i].format, rng);
-        check_begin(c, choices[i].attends);
-        check_attend(c, d, choices[i].attend, choices[i].format, true, rng);
-    }
-    check_begin(c, "choose");
-    check_choose(c, d, rng);
     check_begin(c, "attend_q8_0, attend_join");
     check_attend(c, d, DEVICE_attend_q8_0, FORMAT_Q8_0, false, rng);
+    check_begin(c, "attend_chosen_f32");
+    check_attend(c, d, DEVICE_attend_chosen_f32, FORMAT_F32, true, rng);
+    check_begin(c, "attend_chosen_f16");
+    check_attend(c, d, DEVICE_attend_chosen_f16, FORMAT_F16, true, rng);
+    check_begin(c, "attend_chosen_q8_0");
+    check_attend(c, d, DEVICE_attend_chosen_q8_0, FORMAT_Q8_0, true, rng);
 }

@@ -189,11 +189,12 @@ static double softplus(double x)
     return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
-/* Returns what a column keeps, of what the matrices have made, and its bias, whose sum is rounded once. lowest: 0, or below. */
+/* Returns what a column keeps, of what the matrices have made, and its bias, whose sum is rounded once. rate: above 0; lowest: 0, or
+ * below. */
 static rough decay_of(double made, double bias, double rate, double lowest)
 {
     double x = made + bias, slip_x = EPSILON * fabs(x), size = softplus(x);
-    double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * slip_x), exponent = rate * size;
+    double slip = fabs(rate) * (size * (SOFTPLUS_ERROR + EPSILON) + 2 * slip_x), exponent = -rate * size;
     if (lowest < 0) {
         double share = sigmoid(rate * x);
         exponent = lowest * share;
@@ -229,7 +230,7 @@ static void check_delta(check *c, device *d, uint64_t *rng)
         float *bias = value_array(v.width, 2, rng), *rates = value_array(v.heads, 4, rng);
         float lowest = s % 2 ? -5 : 0;
         for (size_t h = 0; h < v.heads; h++)
-            rates[h] = lowest < 0 ? fabsf(rates[h]) : -fabsf(rates[h]);
+            rates[h] = random_below(rng, 2) ? fabsf(rates[h]) : -fabsf(rates[h]);
         snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu rows, %s", v.heads, v.n, v.count,
                  lowest < 0 ? "with a floor" : "without a floor");
         room rooms[] = {step_new(d, (uint32_t)v.count, NULL, NULL, NULL), float_room(d, v.x, v.count * v.stride),
@@ -250,7 +251,7 @@ static void check_delta(check *c, device *d, uint64_t *rng)
                 const double units[] = {1 / sqrt(squares[0] * (double)v.n), 1 / sqrt(squares[1])};
                 for (size_t i = h; i < h + v.n; i++)
                     compare_delta(c, &v, got, t, i, units, ((double)v.n / 2 + 10) * EPSILON,
-                                  decay_of(of(&v, v.x, t, WKV_DECAY, i), (double)bias[i], (double)rates[h / v.n],
+                                  decay_of(of(&v, v.x, t, WKV_DECAY, i), (double)bias[i], fabs((double)rates[h / v.n]),
                                            (double)lowest));
             }
         }

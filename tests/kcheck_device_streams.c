@@ -1,5 +1,5 @@
-/* kcheck_device_streams.c - the kernels of devices for several streams of the residual, predict_streams and correct_streams,
- * against double precision. */
+/* kcheck_device_streams.c - the kernels of devices for several streams of the residual, those of AltUp (predict_streams and
+ * correct_streams) and of hyper-connections, against double precision. */
 #include "kcheck_device_arrays.h"
 
 #include <math.h>
@@ -35,11 +35,6 @@ static void streaming_free(streaming *w)
 {
     free(w->states), free(w->products), free(w->small), free(w->x), free(w->scales);
 }
-
-/* A number and how far off it may be. */
-typedef struct bounded {
-    double value, error;
-} bounded;
 
 /* Row `row` of the small matrix times w of a token. tanh is off by TANH_ERROR, its argument by a division; a sum of n products
  * by n EPSILON of their sizes. */
@@ -143,10 +138,189 @@ static void check_correct(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* ------------------------------------------------------------------ hyper-connections */
+
+/* What the kernels of connections work on: streams side by side, and weights, which begin as products. */
+typedef struct connecting {
+    uint32_t count, columns, streams, all;
+    size_t states, weights, x; /* floats */
+    float *state, *weight, *read;
+} connecting;
+
+static connecting connecting_new(size_t s, uint64_t *rng)
+{
+    static const uint32_t columns[] = {1, 3, 64, 65, 255, 256, 257, 640, 2048};
+    connecting w = {.count = random_count(rng), .columns = columns[s % COUNT_OF(columns)]};
+    w.streams = 2 + (uint32_t)(s / COUNT_OF(columns) % (MOST_STREAMS - 1));
+    w.all = w.streams * (2 + w.streams);
+    w.states = w.count * (size_t)w.streams * w.columns;
+    w.weights = w.count * (size_t)w.all;
+    w.x = w.count * (size_t)w.columns;
+    w.state = rough_array(w.states, rng), w.weight = rough_array(w.weights, rng), w.read = rough_array(w.x, rng);
+    return w;
+}
+
+static void connecting_free(connecting *w)
+{
+    free(w->state), free(w->weight), free(w->read);
+}
+
+/* Value k of the products of a token before it is squashed. The mean of n squares is off by n EPSILON of itself at most. */
+static bounded weighed_by(const connecting *w, size_t t, size_t k, double epsilon, const float *base,
+                          const float *scale)
+{
+    size_t n = (size_t)w->streams * w->columns;
+    double squares = 0;
+    for (size_t i = 0; i < n; i++)
+        squares += (double)w->state[t * n + i] * (double)w->state[t * n + i];
+    double factor = 1 / sqrt(squares / (double)n + epsilon), part = scale[k / w->streams < 2 ? k / w->streams : 2];
+    double value = (double)w->weight[t * w->all + k] * factor * part;
+    return (bounded){value + (double)base[k],
+                     fabs(value) * (double)(n + 8) * EPSILON + fabs((double)base[k]) * EPSILON};
+}
+
+/* Sinkhorn's iteration in double precision. */
+static void balance(double *mix, size_t n, size_t steps, double epsilon)
+{
+    for (size_t half = 0; half < 2 * steps; half++)
+        for (size_t i = 0; half != 0 && i < n; i++) {
+            bool columns = half % 2;
+            double sum = epsilon;
+            for (size_t j = 0; j < n; j++)
+                sum += mix[columns ? j * n + i : i * n + j];
+            for (size_t j = 0; j < n; j++)
+                mix[columns ? j * n + i : i * n + j] /= sum;
+        }
+}
+
+/* Compares the weights of a token. A change of the logarithms of the mixtures by `slip` changes those of the results by that much
+ * for each step at most: what rows or columns are divided by lies between the least and the largest change of theirs. */
+static void check_weighed(check *c, const connecting *w, size_t t, size_t steps, double epsilon, double norm_epsilon,
+                          const float *base, const float *scale, const float *got)
+{
+    size_t n = w->streams;
+    double mix[MOST_STREAMS * MOST_STREAMS], slip = 0;
+    for (size_t k = 0; k < 2 * n; k++) {
+        bounded value = weighed_by(w, t, k, norm_epsilon, base, scale);
+        double share = 1 / (1 + exp(-value.value)), times = k < n ? 1 : 2;
+        expect_close(c, k, times * share + (k < n ? epsilon : 0), got[k],
+                     times * (share * (EXP_ERROR + 6 * EPSILON) + value.error / 4) + TINY);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double most = -INFINITY, sum = 0;
+        for (size_t j = 0; j < n; j++) {
+            bounded value = weighed_by(w, t, 2 * n + i * n + j, norm_epsilon, base, scale);
+            mix[i * n + j] = value.value;
+            most = fmax(most, value.value);
+            slip = fmax(slip, 2 * value.error + 2 * fabs(value.value) * EPSILON);
+        }
+        for (size_t j = 0; j < n; j++)
+            sum += mix[i * n + j] = exp(mix[i * n + j] - most);
+        for (size_t j = 0; j < n; j++)
+            mix[i * n + j] = mix[i * n + j] / sum + epsilon;
+    }
+    slip = 2 * (slip + EXP_ERROR) + (double)(n + 4) * EPSILON;
+    balance(mix, n, steps, epsilon);
+    for (size_t k = 0; k < n * n; k++)
+        expect_close(c, 2 * n + k, mix[k], got[2 * n + k],
+                     mix[k] * expm1((double)(2 * steps + 1) * (slip + (double)(n + 4) * EPSILON)) + TINY);
+}
+
+static void check_weigh(check *c, device *d, uint64_t *rng)
+{
+    static const uint32_t steps[] = {20, 1, 2, 5};
+    const float epsilon = 1e-6f, norm_epsilon = 1e-5f;
+    for (size_t s = 0; s < 126; s++) {
+        connecting w = connecting_new(s, rng);
+        uint32_t times = steps[s % COUNT_OF(steps)];
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams, %u steps", w.count, w.columns, w.streams, times);
+        float *base = rough_array(w.all, rng), *scale = rough_array(3, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, w.weight, w.weights), float_room(d, base, w.all), float_room(d, scale, 3)};
+        DEVICE_DO(c, d, DEVICE_weigh_connections, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(w.columns), UINT(w.streams),
+                  UINT(times), FLOAT(epsilon), FLOAT(norm_epsilon));
+        float *got = content_of(c, &rooms[2]);
+        for (size_t t = 0; t < w.count; t++)
+            check_weighed(c, &w, t, times, (double)epsilon, (double)norm_epsilon, base, scale, got + t * w.all);
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(base), free(scale), free(got);
+    }
+}
+
+/* What a block reads in a column: a sum of as many products as there are streams. */
+static bounded collapsed(const connecting *w, size_t t, size_t k)
+{
+    bounded sum = {0, TINY};
+    for (size_t i = 0; i < w->streams; i++) {
+        double term = (double)w->weight[t * w->all + i] * (double)w->state[(t * w->streams + i) * w->columns + k];
+        sum.value += term;
+        sum.error += fabs(term) * ((double)w->streams + 1) * EPSILON + TINY;
+    }
+    return sum;
+}
+
+static void check_collapse(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, w.weight, w.weights), float_room(d, NULL, w.x)};
+        DEVICE_DO(c, d, DEVICE_collapse_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams));
+        float *got = content_of(c, &rooms[3]);
+        for (size_t at = 0; at < w.x; at++) {
+            bounded want = collapsed(&w, at / w.columns, at % w.columns);
+            expect_close(c, at, want.value, got[at], want.error);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(got);
+    }
+}
+
+static void check_spread(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, w.weight, w.weights), float_room(d, w.read, w.x)};
+        DEVICE_DO(c, d, DEVICE_spread_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t at = 0; at < w.states; at++) {
+            size_t k = at % w.columns, i = at / w.columns % w.streams, t = at / w.columns / w.streams;
+            const float *after = w.weight + t * w.all + w.streams, *mix = after + w.streams;
+            bounded read = collapsed(&w, t, k);
+            double result = (double)w.read[t * w.columns + k] - read.value;
+            double value = (double)after[i] * result, size = fabs(value);
+            for (size_t j = 0; j < w.streams; j++) {
+                double term = (double)mix[j * w.streams + i] * (double)w.state[(t * w.streams + j) * w.columns + k];
+                value += term;
+                size += fabs(term);
+            }
+            double error = fabs((double)after[i]) * (read.error + fabs(result) * EPSILON);
+            expect_close(c, at, value, got[at], error + size * ((double)w.streams + 3) * EPSILON + TINY);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(got);
+    }
+}
+
 void check_device_streams(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "predict_streams");
     check_predict(c, d, rng);
     check_begin(c, "correct_streams");
     check_correct(c, d, rng);
+    check_begin(c, "weigh_connections");
+    check_weigh(c, d, rng);
+    check_begin(c, "collapse_streams");
+    check_collapse(c, d, rng);
+    check_begin(c, "spread_streams");
+    check_spread(c, d, rng);
 }

@@ -462,7 +462,7 @@ static void check_tally(check *c, device *d, uint64_t *rng)
 
 /* ------------------------------------------------------------------ activate */
 
-enum { KINDS = KIND_SILU_LIMITED + 1 };
+enum { KINDS = KIND_SILU_CLAMPED + 1 };
 
 typedef struct activation {
     uint32_t count, kind, gating, *list, *listed;
@@ -475,9 +475,10 @@ static activation activation_new(size_t s, uint64_t *rng)
     activation w = {.count = random_count(rng), .kind = (uint32_t)(s % KINDS), .gating = (uint32_t)(s / KINDS % 3)};
     w.n = sizes[s / KINDS / 3 % COUNT_OF(sizes)];
     w.activation_threshold = random_below(rng, 2) ? 0 : 0.25f;
-    if (w.kind == KIND_SWIGLU_CLAMPED || w.kind == KIND_SILU_LIMITED)
+    bool silu = w.kind == KIND_SILU_LIMITED || w.kind == KIND_SILU_CLAMPED;
+    if (w.kind == KIND_SWIGLU_CLAMPED || silu)
         w.gating = GATING_GATED, w.activation_threshold = random_below(rng, 2) ? 0.5f : 7;
-    if (w.kind == KIND_SILU_LIMITED && random_below(rng, 4) == 0)
+    if (silu && random_below(rng, 4) == 0)
         w.activation_threshold = 0; /* none */
     w.first = rough_array(w.count * w.n, rng), w.second = rough_array(w.count * w.n, rng);
     for (size_t i = 0; i < w.count * w.n && random_below(rng, 2) == 0; i++) /* beyond what exp can hold */
@@ -507,11 +508,6 @@ static void activation_free(activation *w)
     free(w->first), free(w->second), free(w->first_bias), free(w->second_bias), free(w->list), free(w->listed);
 }
 
-/* A value in double precision, and how far a device may be off. */
-typedef struct bounded {
-    double value, error;
-} bounded;
-
 /* The activations without zeros. silu: the error of exp and four operations. gelu_tanh, as x / (1 + exp(-2 u)): also
  * that of 2 u, six operations, which exp makes 2 u times as large. gelu: that of the approximation of 1 - erf, and of its
  * rounding, which is greatest where x is zero: 11 EPSILON of the polynomial (its intermediate sums and its coefficients
@@ -535,10 +531,11 @@ static bounded swiglu_clamped(double gate, double up, double limit)
     return (bounded){value, fabs(value) * (EXP_ERROR + (6 + 2 * fabs(1.702 * g)) * EPSILON)};
 }
 
-/* SiLU and up, both limited: by a limit the error does not grow. */
-static bounded silu_limited(double gate, double up, double limit)
+/* SiLU and up, both limited: by a limit the error does not grow. first: what SiLU reads is limited, else what it gives. */
+static bounded silu_limited(double gate, double up, double limit, bool first)
 {
     limit = limit > 0 ? limit : INFINITY;
+    gate = first ? fmin(gate, limit) : gate;
     double value = fmin(gate / (1 + exp(-gate)), limit) * fmin(fmax(up, -limit), limit);
     return (bounded){value, fabs(value) * (EXP_ERROR + 5 * EPSILON)};
 }
@@ -564,8 +561,8 @@ static void check_activated(check *c, const kernels *k, const activation *w, siz
         expect_close(c, at, clamped.value, got, clamped.error + small);
         return;
     }
-    if (w->kind == KIND_SILU_LIMITED) {
-        bounded value = silu_limited(a, b, w->activation_threshold);
+    if (w->kind == KIND_SILU_LIMITED || w->kind == KIND_SILU_CLAMPED) {
+        bounded value = silu_limited(a, b, w->activation_threshold, w->kind == KIND_SILU_CLAMPED);
         expect_close(c, at, value.value, got, value.error + TINY * (1 + fabs((double)a)) * (1 + fabs((double)b)));
         return;
     }
@@ -659,6 +656,7 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_begin(c, "argmax");
     check_argmax(c, d, &rng);
     check_device_attention(c, d, &rng);
+    check_device_choice(c, d, &rng);
     check_begin(c, "cut");
     check_cut(c, d, &rng);
     check_begin(c, "compact");

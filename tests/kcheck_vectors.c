@@ -228,6 +228,12 @@ static double limited(double gate, double up, bool has_up, double limit, double 
     return want;
 }
 
+/* GLM-5.3-Flash: what silu reads is limited, in place of what it gives. */
+static double limited_first(double gate, double up, bool has_up, double limit, double *bound)
+{
+    return limited(fmin(gate, limit), up, has_up, limit, bound);
+}
+
 /* An activation that limits its values: its limits, 0 for none, and what it computes. */
 typedef struct limiting {
     kernel_activation kind;
@@ -236,7 +242,8 @@ typedef struct limiting {
 } limiting;
 
 static const limiting swiglu_clamped = {ACTIVATION_SWIGLU_CLAMPED, {7, 7}, clamped},
-                      silu_limited = {ACTIVATION_SILU_LIMITED, {7, 0}, limited};
+                      silu_limited = {ACTIVATION_SILU_LIMITED, {7, 0}, limited},
+                      silu_clamped = {ACTIVATION_SILU_CLAMPED, {7, 0}, limited_first};
 
 static void check_limiting(check *c, const kernels *k, const limiting *a, uint64_t *rng)
 {
@@ -690,6 +697,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(activate[ACTIVATION_GELU_TANH], "gelu_tanh", check_smooth(c, k, &smooth_gelu_tanh, &rng))
     CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_limiting(c, k, &swiglu_clamped, &rng))
     CHECK(activate[ACTIVATION_SILU_LIMITED], "silu_limited", check_limiting(c, k, &silu_limited, &rng))
+    CHECK(activate[ACTIVATION_SILU_CLAMPED], "silu_clamped", check_limiting(c, k, &silu_clamped, &rng))
     CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))

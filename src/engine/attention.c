@@ -171,7 +171,7 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     float *out = s->scratch.mixed + head * read_length(a);
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
     if (job->chosen)
-        attend(queries, heads, job->chosen, 0, a->chosen, &scoring, scores, out);
+        attend(queries, heads, job->chosen, 0, choice_count(a, (uint32_t)position), &scoring, scores, out);
     else
         attend(queries, heads, &cache, first, seen - first, &scoring, scores, out);
 }

@@ -1,7 +1,10 @@
 /* choice.c - see choice.h.
  *
  * Attention reads keys that follow one another. So the chosen ones are brought together first: all heads of latent attention
- * read them, and copying what is read many times costs little. */
+ * read them, and copying what is read many times costs little.
+ *
+ * Where positions share a score, in pools, the key of a pool takes the place of that of its last position: once the pool is whole,
+ * nobody reads the keys of its positions, but where the session is cut back within it, and then the last one is written again. */
 #include "choice.h"
 
 #include "forward.h"
@@ -32,7 +35,69 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
         float *key = b->choice.key + i * n;
         k->layer_norm(key, norm->weight, norm->bias, CHOICE_EPSILON, n, key);
         forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
-        kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key, NULL);
+        kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key,
+                 c->l->attention.pool > 1 ? b->choice.gate + i * n : NULL);
+    }
+}
+
+/* A pool whose key is made: as it was stored, so that it does not matter how the text is cut into batches. */
+typedef struct pooling {
+    const choosing *c;
+    attend_cache cache;
+    size_t first;                        /* position               */
+    float *key, *gate, *most, *sum, *to; /* [I]  of one position; the largest gate; sums over positions */
+} pooling;
+
+/* Reads the gate of a position of the pool, with the bias of its place, and its key. */
+static void read_pooled(const pooling *p, size_t place)
+{
+    const model_layer *l = p->c->l;
+    size_t n = l->attention.index.head_length, at = p->first + place;
+    const number_traits *stored = &number_formats[kv_formats[p->c->s->cache.format].stored];
+    stored->decode(attend_at(&p->cache, &p->cache.key, at), p->key, n);
+    stored->decode(attend_at(&p->cache, &p->cache.value, at), p->gate, n);
+    p->c->s->engine->runtime->kernels.add(l->index_gate_bias + place * n, n, p->gate);
+}
+
+/* Makes the key of a pool. */
+static void make_pooled(const pooling *p)
+{
+    const attention_shape *a = &p->c->l->attention;
+    size_t n = a->index.head_length;
+    for (size_t place = 0; place < a->pool; place++) {
+        read_pooled(p, place);
+        for (size_t i = 0; i < n; i++)
+            p->most[i] = place == 0 || p->gate[i] > p->most[i] ? p->gate[i] : p->most[i];
+    }
+    memset(p->sum, 0, n * sizeof *p->sum);
+    memset(p->to, 0, n * sizeof *p->to);
+    for (size_t place = 0; place < a->pool; place++) {
+        read_pooled(p, place);
+        for (size_t i = 0; i < n; i++) {
+            float weight = expf(p->gate[i] - p->most[i]);
+            p->sum[i] += weight;
+            p->to[i] += weight * p->key[i];
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        p->to[i] /= p->sum[i];
+}
+
+/* Items are rows. Makes the keys of the pools that end with them. */
+static void pool_keys(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const choosing *c = context;
+    const scratch *b = &c->s->scratch;
+    const attention_shape *a = &c->l->attention;
+    size_t n = a->index.head_length;
+    float *own = b->choice.pooled + (size_t)worker * POOL_BUFFERS * n;
+    for (size_t i = begin; i < end; i++) {
+        if ((b->position[i] + 1) % a->pool != 0)
+            continue;
+        attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[i], 0);
+        pooling p = {c, cache, b->position[i] + 1 - a->pool, own, own + n, own + 2 * n, own + 3 * n, own + 4 * n};
+        make_pooled(&p);
+        kv_store_key(&c->s->cache, &c->s->engine->runtime->kernels, c->cached, b->sequence[i], b->position[i], p.to);
     }
 }
 
@@ -49,15 +114,32 @@ static void place_queries(void *context, size_t begin, size_t end, unsigned work
 
 /* ------------------------------------------------------------------ scores */
 
-/* Positions that an item scores. */
-#define SCORED_POSITIONS (4 * KV_PAGE)
+/* Pools that an item scores. */
+#define SCORED_POOLS (4 * KV_PAGE)
 
-static size_t scored_pieces(const hearth_session *s)
+/* Returns the items of a row. */
+static size_t scored_pieces(const hearth_session *s, const attention_shape *a)
 {
-    return (s->context + (size_t)SCORED_POSITIONS - 1) / SCORED_POSITIONS;
+    return (s->context / a->pool + SCORED_POOLS - 1) / SCORED_POOLS;
 }
 
-/* Items are pieces of the positions of rows. */
+/* Scores pools from the first one of a page on, page by page: there their keys are so many rows apart. */
+static void score_pools(kernel_score *score, score_run run, size_t together)
+{
+    static const uint32_t only = 0;
+    const attend_cache cache = run.cache;
+    size_t page = KV_PAGE / together, end = run.first + run.count;
+    run.cache.pages = &only;
+    run.cache.key.row_bytes *= together;
+    for (size_t first = run.first; first < end; first += page, run.scores += page) {
+        run.first = 0;
+        run.count = end - first < page ? end - first : page;
+        run.cache.key.data = attend_at(&cache, &cache.key, first * together + together - 1);
+        score(&run);
+    }
+}
+
+/* Items are pieces of the pools of rows. */
 static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -65,11 +147,11 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
     const hearth_session *s = c->s;
     const scratch *b = &s->scratch;
     const attention_shape *a = &c->l->attention;
-    size_t heads = a->index.head_count, n = a->index.head_length, pieces = scored_pieces(s);
+    size_t heads = a->index.head_count, n = a->index.head_length, pieces = scored_pieces(s, a);
     kernel_score *score = s->engine->runtime->kernels.score[kv_formats[s->cache.format].stored];
     for (size_t item = begin; item < end; item++) {
-        size_t row = c->first + item / pieces, first = item % pieces * SCORED_POSITIONS;
-        size_t seen = (size_t)b->position[row] + 1, left = seen > first ? seen - first : 0;
+        size_t row = c->first + item / pieces, first = item % pieces * SCORED_POOLS;
+        size_t seen = ((size_t)b->position[row] + 1) / a->pool, left = seen > first ? seen - first : 0;
         if (left == 0 || !choice_limits(a, b->position[row]))
             continue;
         score_run run = {.query = b->choice.query + row * heads * n,
@@ -77,9 +159,12 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
                          .heads = heads,
                          .cache = kv_head(&s->cache, c->cached, b->sequence[row], 0),
                          .first = first,
-                         .count = left < SCORED_POSITIONS ? left : SCORED_POSITIONS,
+                         .count = left < SCORED_POOLS ? left : SCORED_POOLS,
                          .scores = b->choice.scores + item / pieces * s->context + first};
-        score(&run);
+        if (a->pool > 1)
+            score_pools(score, run, a->pool);
+        else
+            score(&run);
     }
 }
 
@@ -117,6 +202,26 @@ void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen)
     }
 }
 
+/* Returns the bits of 32 positions, the word-th ones, of the bits of pools. */
+static uint32_t spread_word(const uint32_t *pools, size_t word, size_t together)
+{
+    uint32_t bits = 0;
+    for (size_t p = 0; p < 32; p++)
+        bits |= (pools[(32 * word + p) / together / 32] >> (32 * word + p) / together % 32 & 1) << p;
+    return bits;
+}
+
+void choice_spread(uint32_t *seen, size_t n, size_t together, size_t positions)
+{
+    size_t words = (positions + KV_PAGE - 1) / KV_PAGE * (KV_PAGE / 32);
+    for (size_t p = n; p % 32 != 0; p++) /* of no pool */
+        seen[p / 32] &= ~(1u << p % 32);
+    for (size_t w = words; w-- > 0;) /* those of pools lie before, or in the same word */
+        seen[w] = 32 * w < n * together ? spread_word(seen, w, together) : 0;
+    for (size_t p = n * together; p < positions; p++)
+        seen[p / 32] |= 1u << p % 32;
+}
+
 /* Items are rows. */
 static void choose_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -127,9 +232,13 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
     const attention_shape *a = &c->l->attention;
     for (size_t i = begin; i < end; i++) {
         size_t row = c->first + i;
-        if (choice_limits(a, b->position[row]))
-            choose_positions(b->choice.scores + i * s->context, (size_t)b->position[row] + 1, a->chosen,
-                             b->choice.seen + row * choice_words(s));
+        size_t seen = (size_t)b->position[row] + 1;
+        uint32_t *bits = b->choice.seen + row * choice_words(s);
+        if (!choice_limits(a, b->position[row]))
+            continue;
+        choose_positions(b->choice.scores + i * s->context, seen / a->pool, a->chosen / a->pool, bits);
+        if (a->pool > 1)
+            choice_spread(bits, seen / a->pool, a->pool, seen);
     }
 }
 
@@ -144,16 +253,23 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
         return;
     for (size_t i = 0; i < count; i++)
         limited |= choice_limits(&l->attention, b->position[i]);
-    multiply(s, b->normed, count, (product[]){{&l->index_key, b->choice.key}, {&l->index_weight, b->choice.weight}},
-             limited ? 2 : 1);
+    bool pools = l->attention.pool > 1;
+    multiply(
+        s, b->normed, count,
+        (product[]){{&l->index_key, b->choice.key},
+                    pools ? (product){&l->index_gate, b->choice.gate} : (product){&l->index_weight, b->choice.weight},
+                    {&l->index_weight, b->choice.weight}},
+        (size_t)1 + pools + limited);
     pool_run(threads, count, 1, place_keys, &c);
+    if (pools)
+        pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;
     multiply(s, b->query_in, count, &(product){&l->index_query, b->choice.query}, 1);
     pool_run(threads, count, 1, place_queries, &c);
     for (size_t n; c.first < count; c.first += n) {
         n = count - c.first < CHOICE_ROWS ? count - c.first : CHOICE_ROWS;
-        pool_run(threads, n * scored_pieces(s), 1, score_rows, &c);
+        pool_run(threads, n * scored_pieces(s, &l->attention), 1, score_rows, &c);
         pool_run(threads, n, 1, choose_rows, &c);
     }
 }
@@ -187,8 +303,9 @@ attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
     const model_layer *l = &s->engine->model->layers[layer];
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
     size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
-    list_positions(b->choice.seen + row * choice_words(s), words, l->attention.chosen, b->choice.list);
-    pool_run(s->engine->runtime->threads, l->attention.chosen, 64, gather_keys, &c);
+    size_t count = choice_count(&l->attention, b->position[row]);
+    list_positions(b->choice.seen + row * choice_words(s), words, count, b->choice.list);
+    pool_run(s->engine->runtime->threads, count, 64, gather_keys, &c);
     const kv_layer *cached = &s->cache.layers[c.cached];
     size_t bytes = cached->row_bytes[KV_KEYS];
     attend_half keys = {b->choice.keys, cached->has.head_length, bytes, KV_PAGE * bytes};

@@ -11,13 +11,13 @@
 /* Returns whether the token at a position sees fewer positions than there are up to it. */
 static inline bool choice_limits(const attention_shape *a, uint32_t position)
 {
-    return a->chosen > 0 && position >= a->chosen;
+    return a->chosen > 0 && position >= choice_limit(a);
 }
 
 /* Returns whether the tokens of a session can: else nothing is ever chosen, and only keys are kept. */
 static inline bool choice_matters(const hearth_session *s, const attention_shape *a)
 {
-    return a->chosen > 0 && s->context > a->chosen;
+    return a->chosen > 0 && s->context > choice_limit(a);
 }
 
 /* Returns the words that have a bit for each position of a session, in whole pages of the cache. */
@@ -30,12 +30,20 @@ static inline size_t choice_words(const hearth_session *s)
  * are limited, where the layer chooses itself. Reads scratch.normed and what latent_project has left in scratch.query_in. */
 void choice_make(hearth_session *s, uint32_t layer, size_t count);
 
-/* Brings the keys together that a limited row sees, in the order of their positions, and returns them as a cache of
- * attention_shape.chosen positions, until the next call. */
+/* Returns the positions that a limited row sees. */
+static inline uint32_t choice_count(const attention_shape *a, uint32_t position)
+{
+    return a->chosen + (position + 1) % a->pool;
+}
+
+/* Brings the keys together that a limited row sees, in the order of their positions, and returns them as a cache of choice_count
+ * positions, until the next call. */
 attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row);
 
 /* Sets the bits of the k largest of n scores (float_place), of equal ones the first; the others become 0, up to the end of a page.
  * 0 < k <= n. */
 void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen);
+/* Turns the bits of n pools into those of their positions, and sets those of the positions after them, fewer than a pool. */
+void choice_spread(uint32_t *seen, size_t n, size_t together, size_t positions);
 
 #endif

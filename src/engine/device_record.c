@@ -82,12 +82,15 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     bool streamed = r->streamed && device_stream_parts(r->s, layer) > 0;
     bool both = e->form != FORM_DEVICE && !streamed, parallel = r->model->layers[layer].wiring == WIRING_PARALLEL;
     bool streams = r->model->layers[layer].wiring == WIRING_STREAMS;
+    bool connected = r->model->layers[layer].wiring == WIRING_CONNECTED;
     bool routes = l->router.w != NULL, early = r->model->layers[layer].ffn.router.early;
     block_result result = {NULL, 0, routes ? NULL : l->down_bias, both ? r->v->answer : NULL};
 
     stamp(r, layer, STAMP_BEGIN);
     if (streams)
         record_predict_streams(r, layer);
+    if (connected)
+        record_collapse_streams(r, layer, false);
     if (early && routes)
         record_route(r, layer, r->v->x);
     else if (early)
@@ -99,6 +102,10 @@ static void layer_on_device(const recorder *r, uint32_t layer)
         record_mixer_output(r, layer);
     if (streams)
         record_join_laurel(r);
+    if (connected) {
+        record_spread_streams(r);
+        record_collapse_streams(r, layer, true);
+    }
     if (r->model->layers[layer].ffn.neuron_count == 0) {
         record_finish(r, layer);
         stamp_end(r, layer);

@@ -140,6 +140,10 @@ void record_mixer_output(const recorder *r, uint32_t layer);
  * mixer's input in `normed`, which becomes the result; join that with x, to which the mixer has added its own (streams.h). In
  * device_record_streams.c. */
 void record_predict_streams(const recorder *r, uint32_t layer);
+/* Record, where blocks are connected with the streams, what a layer's block reads, in x, or what becomes of the streams by its
+ * result, which it has added to x. */
+void record_collapse_streams(const recorder *r, uint32_t layer, bool network);
+void record_spread_streams(const recorder *r);
 void record_beside(const recorder *r, uint32_t layer);
 void record_join_laurel(const recorder *r);
 /* Ends a layer: adds what the input of the layer's own makes of the residual stream (per_layer.h), and scales that; corrects the

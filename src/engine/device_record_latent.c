@@ -4,6 +4,8 @@
 #include "device_record_internal.h"
 #include "latent.h"
 
+#include <assert.h>
+
 /* Values of heads in rows of a buffer, from value `at` on; head 0: all rows of a head lie together. */
 typedef struct head_values {
     const device_buffer *of;
@@ -12,6 +14,8 @@ typedef struct head_values {
 
 static void move(const recorder *r, size_t heads, size_t length, head_values from, head_values to)
 {
+    if (length == 0) /* of queries and keys in which nothing rotates */
+        return;
     LAUNCH(r, DEVICE_move, r->rows * heads, BUFFER_FROM(from.of, from.at * sizeof(float)),
            BUFFER_FROM(to.of, to.at * sizeof(float)), UINT(heads), UINT(length), UINT(from.row), UINT(from.head),
            UINT(to.row), UINT(to.head));
@@ -56,7 +60,8 @@ static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
     const attention_shape *a = &r->model->layers[layer].attention;
     const device_matrix *readers[] = {&l->query_up, &l->index_query};
     size_t n = a->query_rank;
-    norm_values(r, &l->query_in_norm, NORM_RMS, LATENT_EPSILON, v->projected, row.at[MIXER_QUERY], n, row.stride);
+    norm_values(r, &l->query_in_norm, NORM_RMS, r->model->hyper.latent_epsilon, v->projected, row.at[MIXER_QUERY], n,
+                row.stride);
     move(r, 1, n, (head_values){v->projected, row.at[MIXER_QUERY], row.stride, n}, (head_values){v->query_in, 0, n, n});
     record_changed(r);
     bool scores = a->index.head_count > 0 && choice_matters(r->s, a);
@@ -78,7 +83,8 @@ void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
         make_queries(r, layer, row);
         query = (head_values){v->short_query, 0, heads * own, own};
     }
-    norm_values(r, &l->compressed_norm, NORM_RMS, LATENT_EPSILON, v->projected, key, a->compressed, row.stride);
+    norm_values(r, &l->compressed_norm, NORM_RMS, r->model->hyper.latent_epsilon, v->projected, key, a->compressed,
+                row.stride);
     move(r, 1, rotated, (head_values){v->projected, key + a->compressed, row.stride, whole},
          (head_values){v->key, 0, whole, whole});
     move(r, 1, a->compressed, (head_values){v->projected, key, row.stride, whole},
@@ -100,26 +106,56 @@ void record_latent_results(const recorder *r, uint32_t layer)
     record_changed(r);
 }
 
-void record_index(const recorder *r, uint32_t layer)
+/* Stores the keys by which positions are scored, as what they are turned by says, and turns queries. */
+static void place_index(const recorder *r, uint32_t layer, const rotary *turns, size_t queries, device_argument gates)
 {
-    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
-    const attention_shape *a = &r->model->layers[layer].attention;
-    const index_shape *index = &a->index;
+    const index_shape *index = &r->model->layers[layer].attention.index;
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
     mixer_row row = device_mixer_row(&r->model->layers[layer]);
     step_layout step = device_step_layout(r->model, r->rows);
-    size_t angles = index->rotary->first * step.pair, heads = choice_matters(r->s, a) ? index->head_count : 0;
-    device_argument keys = BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float));
-    norm_values(r, &l->index_key_norm, NORM_LAYER, CHOICE_EPSILON, v->projected, row.at[MIXER_INDEX_KEY],
-                index->head_length, row.stride);
-    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (heads + 1), BUFFER(v->index_query), keys, NO_BUFFER,
+    size_t angles = turns ? turns->first * step.pair : 0;
+    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (queries + 1), BUFFER(v->index_query),
+           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float)), gates,
            BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
-           BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
+           BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values), BUFFER(v->pages),
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
-           UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[KV_KEYS]), UINT(heads), UINT(1),
-           UINT(index->head_length), UINT(index->rotary->pairs), UINT(index->rotary->pairing == ROPE_HALVES),
-           UINT((size_t)index->head_count * index->head_length), UINT(row.stride));
+           UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[at.halves - 1]), UINT(queries),
+           UINT(1), UINT(index->head_length), UINT(turns ? turns->pairs : 0),
+           UINT(turns && turns->pairing == ROPE_HALVES), UINT((size_t)index->head_count * index->head_length),
+           UINT(row.stride));
+}
+
+/* Makes the keys of the pools that end with rows of the step, and stores them in place of those rows' own; the others are stored
+ * once more, as they are. */
+static void pool_keys(const recorder *r, uint32_t layer)
+{
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    assert(!a->index.rotary); /* stored keys would be turned */
+    LAUNCH(r, kv_formats[r->s->cache.format].pool_keys, r->rows,
+           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
+           BUFFER_FROM(v->cache, at.values), BUFFER(r->s->engine->uploaded->layers[layer].index_gate_bias),
+           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
+           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), UINT(a->index.head_length), UINT(a->pool),
+           UINT(row.stride));
+    place_index(r, layer, NULL, 0, NO_BUFFER);
+}
+
+void record_index(const recorder *r, uint32_t layer)
+{
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_INDEX_GATE] * sizeof(float));
+    norm_values(r, &r->s->engine->uploaded->layers[layer].index_key_norm, NORM_LAYER, CHOICE_EPSILON, v->projected,
+                row.at[MIXER_INDEX_KEY], a->index.head_length, row.stride);
+    place_index(r, layer, a->index.rotary, choice_matters(r->s, a) ? a->index.head_count : 0,
+                a->pool > 1 ? gates : NO_BUFFER);
+    if (a->pool > 1)
+        pool_keys(r, layer);
 }
 
 void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count)
@@ -134,8 +170,9 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
     LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, BUFFER(v->index_query),
            BUFFER_FROM(v->projected, row.at[MIXER_INDEX_WEIGHT] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
            BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
-           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(a->chosen),
-           UINT(heads), UINT(n), UINT(splits), UINT(heads * n), UINT(row.stride), UINT(first), UINT(count));
-    LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen), UINT(splits),
+           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->position_scores),
+           UINT(choice_limit(a)), UINT(a->pool), UINT(heads), UINT(n), UINT(splits), UINT(heads * n), UINT(row.stride),
            UINT(first), UINT(count));
+    LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen / a->pool),
+           UINT(a->pool), UINT(splits), UINT(first), UINT(count));
 }

@@ -60,6 +60,34 @@ void record_join_laurel(const recorder *r)
     record_reduce(r, &(block_result){r->v->x, 1, NULL, r->v->normed}, r->v->x, FINISH_STORE, 1 / sqrtf(2));
 }
 
+/* ------------------------------------------------------------------ connections */
+
+void record_collapse_streams(const recorder *r, uint32_t layer, bool network)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const hyperparameters *h = &r->model->hyper;
+    const device_vectors *v = r->v;
+    const device_matrix *weights = network ? &l->network_connection.weights : &l->mixer_connection.weights;
+    uint32_t d = h->embedding_length;
+    record_changed(r);
+    input in = record_prepare(r, v->streams, weights->columns, &weights, 1);
+    record_product(r, weights, &in, all_rows, v->stream_weights, FINISH_STORE);
+    LAUNCH(r, DEVICE_weigh_connections, r->rows, BUFFER(v->streams), BUFFER(v->stream_weights),
+           BUFFER(network ? l->network_connection.base : l->mixer_connection.base),
+           BUFFER(network ? l->network_connection.scale : l->mixer_connection.scale), UINT(d), UINT(h->stream_count),
+           UINT(h->connection_steps), FLOAT(h->connection_epsilon), FLOAT(h->norm_epsilon));
+    LAUNCH(r, DEVICE_collapse_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(v->streams),
+           BUFFER(v->stream_weights), BUFFER(v->x), UINT(d), UINT(h->stream_count));
+}
+
+void record_spread_streams(const recorder *r)
+{
+    const hyperparameters *h = &r->model->hyper;
+    uint32_t d = h->embedding_length;
+    LAUNCH(r, DEVICE_spread_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
+           BUFFER(r->v->stream_weights), BUFFER(r->v->x), UINT(d), UINT(h->stream_count));
+}
+
 /* ------------------------------------------------------------------ the end of a layer */
 
 /* Computes what the input of a layer's own makes of rows, in `added`. */
@@ -104,6 +132,8 @@ void record_finish(const recorder *r, uint32_t layer)
     const model_layer *m = &r->model->layers[layer];
     if (m->wiring == WIRING_STREAMS) {
         correct_streams(r, layer);
+    } else if (m->wiring == WIRING_CONNECTED) {
+        record_spread_streams(r);
     } else if (l->per_layer_gate.w) {
         apply_own_input(r, layer, r->v->x);
         record_add(r, &l->per_layer_post_norm, (block_result){r->v->added, 1, NULL, NULL});

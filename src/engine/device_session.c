@@ -197,7 +197,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
-    v->stream_weights = take(t, DEVICE_MEMORY, rows * device_streams(h), word, vectors);
+    size_t connections = most.connections > 0 ? most.connections : device_streams(h);
+    v->stream_weights = take(t, DEVICE_MEMORY, rows * connections, word, vectors);
     v->laurel_in = take(t, DEVICE_MEMORY, rows * h->laurel_rank, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->added = take(t, DEVICE_MEMORY, added_rows(s) * d, word, vectors);
@@ -388,7 +389,14 @@ static void put(device_buffer *to, const void *from, size_t bytes)
     memcpy(device_buffer_host(to), from, bytes);
 }
 
-/* Returns the rows of a stream of the residual in the mirror of the running step, and on the CPU. */
+/* Returns whether the streams of a row lie side by side, as connections have them. */
+static bool streams_by_row(const hearth_session *s)
+{
+    return hyper_connections(&s->engine->model->hyper) > 0;
+}
+
+/* Returns the rows of a stream of the residual in the mirror of the running step, and on the CPU; of streams that lie by row those of
+ * the first one have all. */
 static float *mirrored_stream(const hearth_session *s, uint32_t i)
 {
     size_t apart = device_stream_bytes(&s->engine->model->hyper, s->device->running_rows);
@@ -408,7 +416,10 @@ static void fetch_residual(const hearth_session *s, size_t count)
         fetch(s->scratch.columns.first_value, s->device->mirror.first_value, row_bytes(s, count));
     if (device_shares_choice(s))
         fetch(s->scratch.choice.seen, s->device->mirror.seen, count * choice_words(s) * sizeof(uint32_t));
-    for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
+    size_t streams = device_streams(&s->engine->model->hyper);
+    if (streams_by_row(s))
+        memcpy(own_stream(s, 0), mirrored_stream(s, 0), streams * row_bytes(s, count));
+    for (uint32_t i = 0; !streams_by_row(s) && i < streams; i++)
         memcpy(own_stream(s, i), mirrored_stream(s, i), row_bytes(s, count));
 }
 
@@ -419,7 +430,10 @@ static void put_residual(const hearth_session *s, size_t count)
         put(s->device->mirror.first_value, s->scratch.columns.first_value, row_bytes(s, count));
     if (device_shares_choice(s))
         put(s->device->mirror.seen, s->scratch.choice.seen, count * choice_words(s) * sizeof(uint32_t));
-    for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
+    size_t streams = device_streams(&s->engine->model->hyper);
+    if (streams_by_row(s))
+        memcpy(mirrored_stream(s, 0), own_stream(s, 0), streams * row_bytes(s, count));
+    for (uint32_t i = 0; !streams_by_row(s) && i < streams; i++)
         memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
 }
 

@@ -16,9 +16,10 @@ typedef struct device_vectors {
     device_buffer
         *streams; /* [S][R][d]  of the residual, where there are several: device_stream_bytes apart; x is what the
                              * layer works on */
-    device_buffer *stream_weights, *laurel_in; /* [R][S], [R][r]  as in scratch; the weights before their tanh */
-    device_buffer *normed;                     /* [R][d]                                                    */
-    device_buffer *added; /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
+    device_buffer *stream_weights,
+        *laurel_in;        /* [R][S] or [R][M], [R][r]  as in scratch; the weights before their tanh */
+    device_buffer *normed; /* [R][d]                                                    */
+    device_buffer *added;  /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
     device_buffer *query, *key;              /* [R][Q], [R][K]  of latent attention, with letters as in scratch */

@@ -41,23 +41,24 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
     const attention_shape *a = &l->attention;
     uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a),
              value = a->keys_back > 0 ? 0 : value_width(a);
-    assert(a->gate_length == 0 || a->index.head_count == 0); /* both would have one place */
     const mixer_input gates = {layer_gates_in_query(l) ? &l->q : &l->attention_gate, gate_width(a), "attn_gate"};
     const mixer_input latent[MIXER_INPUTS] = {
         [MIXER_QUERY] = {a->query_rank > 0 ? &l->query_in : &l->q, a->query_rank > 0 ? a->query_rank : l->q.rows,
                          "attn_q"},
         [MIXER_KEY] = {&l->k, key, "attn_kv_a_mqa"},
         [MIXER_INDEX_KEY] = {&l->index_key, a->index.head_length, "indexer.attn_k"},
-        [MIXER_INDEX_WEIGHT] =
-            a->gate_length > 0 ? gates : (mixer_input){&l->index_weight, a->index.head_count, "indexer.proj"}};
-    const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
-                                     [MIXER_KEY] = {&l->k, key, "attn_k"},
-                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, value, "attn_v"},
-                                     [MIXER_GATE] = gates};
-    const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
-                                     [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
-                                     [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},
-                                     [MIXER_BETA] = {&l->beta, l->beta.data ? l->beta.rows : 0, "ssm_beta"}};
+        [MIXER_GATE] = gates,
+        [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"},
+        [MIXER_INDEX_GATE] = {&l->index_gate, l->index_gate.rows, "indexer_compressor_gate"}};
+    const mixer_input attention[MIXER_INPUTS] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
+                                                 [MIXER_KEY] = {&l->k, key, "attn_k"},
+                                                 [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, value, "attn_v"},
+                                                 [MIXER_GATE] = gates};
+    const mixer_input recurrent[MIXER_INPUTS] = {
+        [MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
+        [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
+        [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},
+        [MIXER_BETA] = {&l->beta, l->beta.data ? l->beta.rows : 0, "ssm_beta"}};
     const mixer_input convolution[MIXER_INPUTS] = {
         [MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "shortconv"},
         [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "shortconv gate"},
@@ -127,6 +128,8 @@ static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
     if (a->index.head_count > 0) {
         TRY(upload_norm(l, &to->index_key_norm, &from->index_key_norm, NULL, a->index.head_length, "index key norm"));
         TRY(upload_whole(l, &to->index_query, &from->index_query, layer, "indexer.attn_q_b"));
+        TRY(upload_floats(l, &to->index_gate_bias, from->index_gate_bias, NULL, a->pool * a->index.head_length,
+                          "bias of gates of pools"));
     }
     return upload_whole(l, &to->value_up, &from->value_up, layer, "attn_v_b");
 }
@@ -215,11 +218,28 @@ static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t laye
     return HEARTH_OK;
 }
 
+/* Uploads what connects a layer's blocks with the streams. */
+static hearth_status upload_connections(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    uint32_t n = hyper_connections(&l->model->hyper);
+    TRY(upload_floats(l, &to->mixer_connection.base, from->mixer_connection.base, NULL, n, "hc_attn_base"));
+    TRY(upload_floats(l, &to->mixer_connection.scale, from->mixer_connection.scale, NULL, CONNECTION_SCALES,
+                      "hc_attn_scale"));
+    TRY(upload_whole(l, &to->mixer_connection.weights, &from->mixer_connection.weights, layer, "hc_attn_fn"));
+    TRY(upload_floats(l, &to->network_connection.base, from->network_connection.base, NULL, n, "hc_ffn_base"));
+    TRY(upload_floats(l, &to->network_connection.scale, from->network_connection.scale, NULL, CONNECTION_SCALES,
+                      "hc_ffn_scale"));
+    return upload_whole(l, &to->network_connection.weights, &from->network_connection.weights, layer, "hc_ffn_fn");
+}
+
 /* Uploads what a layer has for several streams of the residual. */
 static hearth_status upload_streams(loader *l, device_layer *to, uint32_t layer)
 {
     const stream_weights *from = &l->model->layers[layer].streams;
     uint32_t d = l->model->hyper.embedding_length, n = l->model->hyper.stream_count;
+    if (l->model->layers[layer].wiring == WIRING_CONNECTED)
+        return upload_connections(l, to, layer);
     if (l->model->layers[layer].wiring != WIRING_STREAMS)
         return HEARTH_OK;
     TRY(upload_norm(l, &to->streams.router_norm, &from->router_norm, NULL, d, "router norm of streams"));
@@ -282,8 +302,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += layer_mixer_bytes(from) + matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output) +
-                 matrix_bytes(&from->streams.router) + matrix_bytes(&from->streams.laurel_in) +
-                 matrix_bytes(&from->streams.laurel_out);
+                 layer_stream_bytes(from);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
@@ -547,6 +566,11 @@ void device_weights_destroy(device_weights *w)
                                    l->streams.predict,
                                    l->streams.correct,
                                    l->streams.correct_scale,
+                                   l->mixer_connection.base,
+                                   l->mixer_connection.scale,
+                                   l->network_connection.base,
+                                   l->network_connection.scale,
+                                   l->index_gate_bias,
                                    l->input_mix,
                                    l->network_mix,
                                    l->wkv_parameters,
@@ -565,6 +589,8 @@ void device_weights_destroy(device_weights *w)
         drop(&l->streams.router);
         drop(&l->streams.laurel_in);
         drop(&l->streams.laurel_out);
+        drop(&l->mixer_connection.weights);
+        drop(&l->network_connection.weights);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
             device_buffer_destroy(norms[k].weight);
             device_buffer_destroy(norms[k].bias);

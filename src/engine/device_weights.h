@@ -33,10 +33,10 @@ typedef struct device_norm {
 } device_norm;
 
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
-enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
+enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INDEX_WEIGHT, MIXER_INDEX_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
-/* Of latent attention that chooses positions: it has no values of its own, and no gates (device_mixer_inputs). */
-enum { MIXER_INDEX_KEY = MIXER_VALUE, MIXER_INDEX_WEIGHT = MIXER_GATE };
+/* Of latent attention that chooses positions: it has no values of its own. */
+enum { MIXER_INDEX_KEY = MIXER_VALUE };
 
 /* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the
  * key's matrix, each a copy of its own. */
@@ -59,12 +59,17 @@ typedef struct device_layer {
         device_matrix router, laurel_in, laurel_out;
         device_buffer *predict, *correct, *correct_scale;
     } streams; /* as in stream_weights */
+    struct {
+        device_matrix weights;
+        device_buffer *base, *scale;
+    } mixer_connection, network_connection; /* as in stream_connection */
     device_matrix inputs[MIXER_INPUTS], mixer_output;
     /* Latent attention, names as in model_layer; query_up: q, where that reads what query_in makes, and is no input. */
     device_matrix query_up, key_up, value_up;
     device_norm query_in_norm, compressed_norm;
     device_matrix index_query; /* as in model_layer, like the next */
     device_norm index_key_norm;
+    device_buffer *index_gate_bias;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */

@@ -204,7 +204,7 @@ double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, dou
         double most = attention_sees(a), seen = most > 0 && most < positions ? most : positions;
         bool scores = a->chosen > 0 && seen < positions;
         bytes += seen * (double)kv_position_bytes(format, attention_keys(a)) +
-                 (scores ? positions * (double)kv_position_bytes(format, index_keys(a)) : 0) +
+                 (scores ? positions / a->pool * (double)kv_position_bytes(format, scored_keys(a)) : 0) +
                  (scores ? (double)layer_scoring_bytes(l) : 0);
     }
     return bytes;
@@ -407,8 +407,7 @@ static double mixer_bytes(const hearth_model *model, const model_layer *l)
     return norms +
            (double)(layer_mixer_bytes(l) - layer_scoring_bytes(l) + matrix_bytes(&l->router) +
                     matrix_bytes(&l->latent_in) + matrix_bytes(&l->latent_out) + matrix_bytes(&l->per_layer_gate) +
-                    matrix_bytes(&l->per_layer_output) + matrix_bytes(&l->streams.router) +
-                    matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out));
+                    matrix_bytes(&l->per_layer_output) + layer_stream_bytes(l));
 }
 
 /* Returns the bytes that a layer reads to select its neurons: of the chosen experts alone, where they select. */

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
- * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
+ * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, connections.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c; hot sets: hot_set.c, swap.c, follow.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -167,9 +167,13 @@ typedef struct column_buffers {
 /* The most rows of a batch whose positions are scored before some are chosen. */
 #define CHOICE_ROWS 8
 
-/* What layers choose positions with (choice.h), with letters as in index_shape; C: attention_shape.chosen. */
+/* Values for each column that a thread needs to make the key of a pool. */
+#define POOL_BUFFERS 5
+
+/* What layers choose positions with (choice.h), with letters as in index_shape; C: the most positions that a token sees. */
 typedef struct choice_buffers {
     float *query, *key, *weight; /* [B][J * I], [B][I], [B][J]                                 */
+    float *gate, *pooled;        /* [B][I], [threads][POOL_BUFFERS][I]  of pools               */
     float *scores;               /* [CHOICE_ROWS][context]                                     */
     uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
     uint32_t *list;              /* [C]  the positions of one row, ascending                   */
@@ -227,15 +231,16 @@ typedef struct scratch {
     float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
     float *expert_in, *expert_out; /* [P][d] or [P][latent]  of pairs                          */
     float *latent_in,
-        *latent_out;             /* [B][latent]  what experts read, and the sum of their results, where these are not of
+        *latent_out;       /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
-    float *shared_shares;        /* [B]  what the shared expert's results are multiplied with, where it is gated */
-    float *expert_normed;        /* [B][d]  what experts read, where they have a norm of their own */
-    float *per_layer;            /* [B][layers][p]  inputs of the layers' own            */
-    float *per_layer_row;        /* [threads][layers * p]                                */
-    float *per_layer_gate;       /* [B][p]                                               */
-    float *streams;              /* [S][B][d]  of the residual, where there are several; S as in hyperparameters */
-    float *stream_weights;       /* [B][S]                                               */
+    float *shared_shares;  /* [B]  what the shared expert's results are multiplied with, where it is gated */
+    float *expert_normed;  /* [B][d]  what experts read, where they have a norm of their own */
+    float *per_layer;      /* [B][layers][p]  inputs of the layers' own            */
+    float *per_layer_row;  /* [threads][layers * p]                                */
+    float *per_layer_gate; /* [B][p]                                               */
+    float *streams; /* [S][B][d]  of the residual, where there are several; S as in hyperparameters; of connections
+                                      [B][S][d] */
+    float *stream_weights;       /* [B][S], of connections [B][M]                        */
     float *laurel_in, *laurel;   /* [B][r], [B][d]                                       */
     float *expert_x;             /* [B][d]  what a predictor reads, where it is another input */
     uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */

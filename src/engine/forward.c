@@ -11,6 +11,7 @@
 #include "forward.h"
 
 #include "attention.h"
+#include "connections.h"
 #include "device_session.h"
 #include "ffn.h"
 #include "finite.h"
@@ -196,7 +197,7 @@ static void network(hearth_session *s, uint32_t layer, size_t count)
     feed_forward(s, layer, count);
 }
 
-/* Ends a layer: adds what its own input makes of the residual stream, and scales that; corrects the streams. */
+/* Ends a layer: adds what its own input makes of the residual stream, and scales that; corrects or mixes the streams. */
 static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
 {
     const model_layer *l = &s->engine->model->layers[layer];
@@ -204,6 +205,8 @@ static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
     size_t d = s->engine->model->hyper.embedding_length;
     if (l->wiring == WIRING_STREAMS) {
         streams_correct(s, layer, count);
+    } else if (l->wiring == WIRING_CONNECTED) {
+        connections_spread(s, count);
     } else if (l->per_layer_gate.data) {
         per_layer_apply(s, layer, count, b->x, b->added);
         add_to_residual(s, &l->per_layer_post_norm, count, b->added);
@@ -218,9 +221,12 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
     bool parallel = l->wiring == WIRING_PARALLEL, streams = l->wiring == WIRING_STREAMS;
+    bool connected = l->wiring == WIRING_CONNECTED;
     note(s, layer, MOMENT_BEGIN);
     if (streams)
         streams_predict(s, layer, count);
+    if (connected)
+        connections_collapse(s, &l->mixer_connection, count);
     if (l->ffn.router.early)
         feed_forward_route(s, layer, count, b->x);
     if (l->mixer != MIXER_NONE) {
@@ -233,6 +239,10 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     }
     if (streams)
         streams_join(s, count);
+    if (connected) {
+        connections_spread(s, count);
+        connections_collapse(s, &l->network_connection, count);
+    }
     note(s, layer, MOMENT_NEURONS);
     if (l->ffn.neuron_count > 0)
         network(s, layer, count);
@@ -351,6 +361,7 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
 {
     const hearth_engine *e = s->engine;
     const feed_progress at = {count, done, total};
+    bool connected = hyper_connections(&e->model->hyper) > 0;
     for (uint32_t i = 0; i < e->model->rotary_count; i++)
         prepare_rotary(s, &e->model->rotaries[i], count);
     recurrent_begin_batch(s, count);
@@ -358,11 +369,15 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
         embed(s, rows, count);
     if (e->model->hyper.per_layer_length > 0)
         per_layer_prepare(s, rows, count);
-    if (e->model->hyper.stream_count > 1)
+    if (connected)
+        connections_begin(s, count);
+    else if (e->model->hyper.stream_count > 1)
         streams_begin(s, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     recurrent_end_batch(s, count);
-    if (e->model->hyper.stream_count > 1)
+    if (connected)
+        connections_end(s, count);
+    else if (e->model->hyper.stream_count > 1)
         streams_end(s, count);
     if (s->inputs)
         see_head_input(s, count);

@@ -52,8 +52,8 @@ static void project(kda_job *job, size_t count)
 /* Returns what a column of a head's state keeps, of what the matrices have made of the input, with its bias. */
 static float kept(const model_layer *l, size_t head, float x)
 {
-    float floor = l->recurrent.decay_floor, rate = l->decay[head];
-    return expf(floor < 0 ? floor / (1 + expf(-rate * x)) : rate * forward_softplus(x));
+    float floor = l->recurrent.decay_floor, rate = fabsf(l->decay[head]);
+    return expf(floor < 0 ? floor / (1 + expf(-rate * x)) : -rate * forward_softplus(x));
 }
 
 /* Items are rows. Makes what the steps begin with of what was convolved. */

@@ -35,12 +35,12 @@ static void store_q8_0(const kernels *k, const float *values, size_t n, void *at
 }
 
 const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
-    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, DEVICE_score_positions_f16,
-                       DEVICE_attend_chosen_f16, 0},
-    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, DEVICE_score_positions_f32,
-                       DEVICE_attend_chosen_f32, 0},
-    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, DEVICE_score_positions_q8_0,
-                        DEVICE_attend_chosen_q8_0, sizeof(uint16_t)},
+    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, DEVICE_pool_keys_f16,
+                       DEVICE_score_positions_f16, DEVICE_attend_chosen_f16, 0},
+    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, DEVICE_pool_keys_f32,
+                       DEVICE_score_positions_f32, DEVICE_attend_chosen_f32, 0},
+    [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, DEVICE_pool_keys_q8_0,
+                        DEVICE_score_positions_q8_0, DEVICE_attend_chosen_q8_0, sizeof(uint16_t)},
 };
 
 uint32_t kv_misfit(hearth_kv format, cached_keys keys)
@@ -133,18 +133,31 @@ attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint3
     return (attend_cache){key, halves_of(l) == KV_HALVES ? value : key, kv_pages_row(c->pages, sequence)};
 }
 
+/* Writes the values [heads][length] of one half of a position. */
+static void store_half(const kv_cache *c, const kernels *k, uint32_t layer, kv_half half, uint32_t sequence,
+                       uint32_t position, const float *values)
+{
+    const kv_layer *l = &c->layers[layer];
+    uint32_t length = half == KV_KEYS ? l->has.head_length : l->has.value_length;
+    uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
+    for (uint32_t head = 0; head < l->has.heads; head++) {
+        char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes[half];
+        kv_formats[c->format].store(k, values + (size_t)head * length, length, at);
+    }
+}
+
+void kv_store_key(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
+                  const float *key)
+{
+    store_half(c, k, layer, KV_KEYS, sequence, position, key);
+}
+
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
               const float *key, const float *value)
 {
-    const kv_layer *l = &c->layers[layer];
-    const float *const halves[] = {key, value};
-    const uint32_t lengths[] = {l->has.head_length, l->has.value_length};
-    uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
-    for (kv_half half = KV_KEYS; half < halves_of(l); half++)
-        for (uint32_t head = 0; head < l->has.heads; head++) {
-            char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes[half];
-            kv_formats[c->format].store(k, halves[half] + (size_t)head * lengths[half], lengths[half], at);
-        }
+    store_half(c, k, layer, KV_KEYS, sequence, position, key);
+    if (halves_of(&c->layers[layer]) == KV_HALVES)
+        store_half(c, k, layer, KV_VALUES, sequence, position, value);
 }
 
 void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)

@@ -17,7 +17,7 @@ typedef struct kv_format_row {
     number_format stored;
     void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
     device_kernel place, attend; /* of a device: stores; reads; for chosen positions: */
-    device_kernel score_positions, attend_chosen;
+    device_kernel pool_keys, score_positions, attend_chosen;
     size_t scale_bytes; /* of a block, that a device keeps behind the values of all positions (P_PAGES) */
 } kv_format_row;
 
@@ -57,6 +57,9 @@ void kv_cache_destroy(kv_cache *c);
 /* Returns the keys and values of one head, as kernels read them. */
 attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head);
 
+/* Writes the key [heads][head_length] of a position, as kv_store does. */
+void kv_store_key(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
+                  const float *key);
 /* Writes the key [heads][head_length] and value [heads][value_length] of one position, whose page the sequence has alone. */
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
               const float *key, const float *value);

@@ -21,7 +21,8 @@ typedef struct latent_job {
 static void norm_rows(const hearth_session *s, const norm_weights *w, size_t n, size_t count, float *x)
 {
     for (size_t i = 0; i < count; i++)
-        s->engine->runtime->kernels.rms_norm(x + i * n, w->weight, LATENT_EPSILON, n, x + i * n);
+        s->engine->runtime->kernels.rms_norm(x + i * n, w->weight, s->engine->model->hyper.latent_epsilon, n,
+                                             x + i * n);
 }
 
 /* Returns the values of a key, and of a query, that rotate. */

@@ -5,9 +5,6 @@
 
 #include "engine.h"
 
-/* The epsilon of the norms within, whatever the model's is. */
-#define LATENT_EPSILON 1e-6f
-
 /* Computes the queries and keys of the first `count` rows of the batch, before they are rotated: from scratch.normed to
  * scratch.query [count][H * head_length] and scratch.key [count][head_length]. In both the values that rotate come first. */
 void latent_project(hearth_session *s, uint32_t layer, size_t count);

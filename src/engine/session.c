@@ -68,6 +68,7 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > most.latent ? widest : most.latent;
     widest = widest > most.low_rank ? widest : most.low_rank;
     widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
+    widest = most.connections == 0 ? widest : m->hyper.stream_count * m->hyper.embedding_length;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -127,7 +128,7 @@ static void take_attention(layout *l, scratch *b, const layer_sizes *most, size_
 }
 
 /* Takes the buffers of layers that choose positions. Those of a device need no more than what crosses the bus. */
-static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, const layer_sizes *most)
+static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, const layer_sizes *most, size_t threads)
 {
     bool limits = most->chosen > 0 && s->context > most->chosen, here = s->engine->host_caches > 0;
     size_t rows = s->batch, chosen = limits && here ? most->chosen : 0, scored = limits && here ? rows : 0;
@@ -139,6 +140,8 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     }
     b->page_count = chosen > 0 ? chosen / KV_PAGE + 1 : 0;
     b->key = take(l, here ? rows * most->index_length : 0, sizeof *b->key);
+    b->gate = take(l, here && most->pool > 1 ? rows * most->index_length : 0, sizeof *b->gate);
+    b->pooled = take(l, here && most->pool > 1 ? threads * POOL_BUFFERS * most->index_length : 0, sizeof *b->pooled);
     b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
     b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
     b->scores = take(l, scored > 0 ? CHOICE_ROWS * (size_t)s->context : 0, sizeof *b->scores);
@@ -186,7 +189,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->step = take(&l, rows * most.recurrent_heads, sizeof *b->step);
     b->beta = take(&l, rows * most.recurrent_heads, sizeof *b->beta);
     take_columns(&l, &b->columns, &most, rows);
-    take_choice(&l, s, &b->choice, &most);
+    take_choice(&l, s, &b->choice, &most, threads);
     b->runs = take(&l, rows, sizeof *b->runs);
     b->gate = take(&l, activations, sizeof *b->gate);
     b->up = take(&l, activations, sizeof *b->up);
@@ -215,9 +218,10 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     }
     if (h->stream_count > 1) {
         b->streams = take(&l, h->stream_count * rows * d, sizeof *b->streams);
-        b->stream_weights = take(&l, rows * h->stream_count, sizeof *b->stream_weights);
+        b->stream_weights =
+            take(&l, rows * (most.connections > 0 ? most.connections : h->stream_count), sizeof *b->stream_weights);
         b->laurel_in = take(&l, rows * h->laurel_rank, sizeof *b->laurel_in);
-        b->laurel = take(&l, rows * d, sizeof *b->laurel);
+        b->laurel = take(&l, h->laurel_rank > 0 ? rows * d : 0, sizeof *b->laurel);
     }
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, s->engine, rows, s->widest_hidden);

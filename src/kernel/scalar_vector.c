@@ -112,6 +112,14 @@ static void silu_limited_scalar(const float *gate, const float *up, float thresh
     }
 }
 
+static void silu_clamped_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = threshold > 0 && gate[i] > threshold ? threshold : gate[i], a = g / (1 + expf(-g));
+        h[i] = up ? a * kernel_limited(up[i], threshold) : a;
+    }
+}
+
 /* Rotates pairs of values that are `apart` values apart; the next pair begins `step` values later. */
 static void rotate(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs,
                    size_t step, size_t apart)
@@ -354,7 +362,8 @@ const kernels scalar_vectors = {
                  [ACTIVATION_GELU] = gelu_scalar,
                  [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar,
-                 [ACTIVATION_SILU_LIMITED] = silu_limited_scalar},
+                 [ACTIVATION_SILU_LIMITED] = silu_limited_scalar,
+                 [ACTIVATION_SILU_CLAMPED] = silu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
     .score = {[FORMAT_F32] = score_f32_scalar, [FORMAT_F16] = score_f16_scalar, [FORMAT_Q8_0] = score_q8_0_scalar},

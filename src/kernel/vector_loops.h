@@ -157,17 +157,30 @@ static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, float t
     }
 }
 
-static void OF_LEVEL(silu_limited)(const float *gate, const float *up, float threshold, size_t n, float *h)
+/* limits_first (a constant): the limit is that of what silu reads, else of what it gives. */
+ALWAYS_INLINE void limited_silu(const float *gate, const float *up, float threshold, size_t n, float *h,
+                                bool limits_first)
 {
     vector least = vector_of(threshold > 0 ? -threshold : -INFINITY);
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i);
+        g = limits_first ? limited(least, g) : g;
         vector value = vector_divide(g, vector_add(vector_of(1), exponent(vector_subtract(vector_of(0), g))));
-        value = limited(least, value);
+        value = limits_first ? value : limited(least, value);
         if (up)
             value = vector_multiply(value, limited(least, vector_max(least, load_first(up + i, n - i))));
         store_first(h + i, n - i, value);
     }
+}
+
+static void OF_LEVEL(silu_limited)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    limited_silu(gate, up, threshold, n, h, false);
+}
+
+static void OF_LEVEL(silu_clamped)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    limited_silu(gate, up, threshold, n, h, true);
 }
 
 static void OF_LEVEL(rope_halves)(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
@@ -225,7 +238,8 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
                      [ACTIVATION_GELU] = gelu_##level,                                   \
                      [ACTIVATION_GELU_TANH] = gelu_tanh_##level,                         \
                      [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level,               \
-                     [ACTIVATION_SILU_LIMITED] = silu_limited_##level},                  \
+                     [ACTIVATION_SILU_LIMITED] = silu_limited_##level,                   \
+                     [ACTIVATION_SILU_CLAMPED] = silu_clamped_##level},                  \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
         .recur = recur_##level,                                                          \
         .to_half = to_half_##level,                                                      \

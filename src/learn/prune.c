@@ -201,7 +201,7 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
         s->runtime->kernels.activate[kind](first, NULL, shape->threshold, s->f, first);
         if (shape->gating == FFN_GATED_BOTH)
             s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
-        for (size_t i = 0; kind == ACTIVATION_SILU_LIMITED && i < s->f; i++)
+        for (size_t i = 0; (kind == ACTIVATION_SILU_LIMITED || kind == ACTIVATION_SILU_CLAMPED) && i < s->f; i++)
             h[i] = kernel_limited(h[i], shape->threshold);
         for (size_t i = 0; i < s->f; i++)
             h[i] = shape->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];

@@ -424,7 +424,7 @@ static uint32_t most(uint32_t a, uint32_t b)
 
 layer_sizes model_largest(const hearth_model *model)
 {
-    layer_sizes s = {0};
+    layer_sizes s = {.connections = hyper_connections(&model->hyper)};
     /* Also those that no layer uses: their angles are computed, too. */
     for (uint32_t i = 0; i < model->rotary_count; i++)
         s.rotated += model->rotaries[i].pairs;
@@ -446,7 +446,8 @@ layer_sizes model_largest(const hearth_model *model)
         s.short_query = most(s.short_query, a->compressed > 0 ? a->head_count * short_query(a) : 0);
         s.head_in = most(s.head_in, most(a->unrotated, a->compressed));
         s.head_out = most(s.head_out, most(a->compressed, a->value_length));
-        s.chosen = most(s.chosen, a->chosen);
+        s.chosen = most(s.chosen, choice_limit(a));
+        s.pool = most(s.pool, a->pool);
         s.index_heads = most(s.index_heads, a->index.head_count);
         s.index_length = most(s.index_length, a->index.head_length);
         s.gated_query =

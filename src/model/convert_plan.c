@@ -58,7 +58,7 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     *reason = override ? "override" : "asked for";
     if (override)
         return override->format;
-    const char *keeps = mix_keeps(step->name);
+    const char *keeps = mix_keeps(p->model->family->name, step->name);
     if (keeps && o->format != FORMAT_COUNT && number_is_block(o->format)) {
         *reason = keeps;
         return step->from;

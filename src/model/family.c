@@ -21,6 +21,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     [FFN_GELU_TANH]      = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,      false, false, false},
     [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true,  true},
     [FFN_SILU_LIMITED]   = {"silu_limited",      {NULL},                     ACTIVATION_SILU_LIMITED,   false, true,  true},
+    [FFN_SILU_CLAMPED]   = {"silu_clamped",      {NULL},                     ACTIVATION_SILU_CLAMPED,   false, true,  true},
 };
 
 /* ------------------------------------------------------------------ families */
@@ -55,7 +56,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 
 #define LING3                                                                                                \
     .latent_attention = true, .gated_attention = true, .rope_base = 6000000, .mixers = MIXERS_KEYS,          \
-    .recurrence = RECURRENCE_KDA, .decay_floors = true, .silu_limits = true, .scoring = ROUTER_SIGMOID,      \
+    .recurrence = RECURRENCE_KDA, .decay_floors = true, .whole_maps = true, .silu_limits = true, .scoring = ROUTER_SIGMOID,      \
     .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
     .required = {NO_ATTENTION_BIAS, {"use_bias", false, false}, {"no_kda_lora", true, true}, {"kda_safe_gate", true, true}}, \
     TENSORS(bailing_tensors, ling3_layer)
@@ -390,6 +391,14 @@ const family families[] = {
     /* Ling 3: Kimi Delta Attention whose decays have a floor, and latent attention with a gate for each head */
     {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingHybridForCausalLM", LING3},
     {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingMoeV3ForCausalLM", LING3},
+    /* GLM-5.3-Flash: the same mixers, latent attention to positions that are chosen in groups, streams of the residual */
+    {.name = "glm5-next", .model_type = "glm5_next_text", .architecture = "Glm5NextForConditionalGeneration",
+     .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS,
+     .recurrence = RECURRENCE_KDA, .decay_floors = true, .wiring = WIRING_CONNECTED, .silu_limits = true, .limits_first = true,
+     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,
+     .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}, {"mhc", true, true}, {"index_kpool_compress", true, true},
+                  {"index_kpool_always_select_tail", true, true}},
+     TENSORS(llama_tensors, glm5_next_layer)},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,

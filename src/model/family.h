@@ -23,6 +23,7 @@ typedef struct ffn_activation_row {
 
 typedef enum ffn_activation {
     FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_DRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH, FFN_SWIGLU_CLAMPED, FFN_SILU_LIMITED,
+    FFN_SILU_CLAMPED,
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
@@ -84,8 +85,10 @@ typedef enum layer_wiring {
     WIRING_SEQUENTIAL,              /* x += attention(x), then x += feed-forward(x)                   */
     WIRING_PARALLEL,                /* x += attention(x) + feed-forward(x); without a norm of its own the feed-forward
                                        network reads the normed input of attention */
-    WIRING_STREAMS                  /* several streams of the residual: a layer predicts all of them, runs sequentially on
+    WIRING_STREAMS,                 /* several streams of the residual: a layer predicts all of them, runs sequentially on
                                        one, and corrects all by what that changed (AltUp, arXiv 2301.13310) */
+    WIRING_CONNECTED                /* several streams of the residual, sequentially: each block reads a mixture of them, and they
+                                       become mixtures of themselves and of its result (hyper-connections, stream_connection) */
 } layer_wiring;
 
 /* Symbolic sizes of shapes; hyper_dimension() returns their values. */
@@ -119,6 +122,7 @@ typedef enum dimension {
     DIMENSION_INDEX_QUERY,          /* J * I, with letters as in index_shape                          */
     DIMENSION_INDEX_HEADS,          /* J                                                              */
     DIMENSION_INDEX_LENGTH,         /* I                                                              */
+    DIMENSION_POOL,                 /* positions that share a score                                   */
     DIMENSION_KEY_VALUE_UP,         /* H * (n + V)                                                    */
     DIMENSION_KV_HEADS,
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
@@ -146,6 +150,9 @@ typedef enum dimension {
     DIMENSION_OTHER_STREAMS,        /* ... but the first                                              */
     DIMENSION_STREAM_PAIRS,         /* streams * streams                                              */
     DIMENSION_LAUREL,               /* rank of the two matrices beside attention                      */
+    DIMENSION_ALL_STREAMS,          /* S * d, with letters as in stream_connection                    */
+    DIMENSION_CONNECTIONS,          /* M                                                              */
+    DIMENSION_CONNECTION_SCALES,    /* CONNECTION_SCALES                                              */
     DIMENSION_RANK,                 /* of a layer's predictor: taken from its tensors, where both must agree */
     DIMENSION_COUNT
 } dimension;
@@ -176,7 +183,7 @@ enum tensor_rule_flags {
     TENSOR_OF_ATTENTION = 4194304,  /* only in layers whose mixer is attention ...                           */
     TENSOR_OF_RECURRENT = 8388608,  /* ... is recurrent                                                      */
     TENSOR_FLAT = 16777216,         /* its rows are a vector, not weights to multiply: always float          */
-    TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a), or exp(a) where decays have a floor */
+    TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a), or exp(a) where maps are whole */
     TENSOR_OF_LATENT = 67108864,    /* only in layers whose experts read and write another width             */
     TENSOR_VALUE_ROWS = 134217728,  /* a folder has the heads of values (RECURRENCE_DELTA) of its last rows in another order,
                                        as stored_tensor.value_groups says ...                                */
@@ -274,13 +281,16 @@ typedef struct family {
     bool gate_softplus;             /* ... by attention_shape.gate_softplus                                  */
     bool short_values;              /* values may be shorter than keys, and what heads read has a scale      */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
+    bool latent_alike;              /* ... by norms with the model's epsilon; else it is 1e-6                */
     bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
     bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */
     rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so               */
+    bool pools_positions;           /* ... some together (attention_shape.pool)                              */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
-    bool decay_floors;              /* decays by columns have a floor, and maps are whole (recurrent_shape.decay_floor) */
+    bool decay_floors;              /* decays by columns may have a floor (recurrent_shape.decay_floor)      */
+    bool whole_maps;                /* ... and do, and matrices are in the place of two of low rank          */
     bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
     bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;
@@ -299,6 +309,7 @@ typedef struct family {
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     bool own_settings;              /* config.json has heads, bases and limits as Step 3.5 does (folder_read_step) */
     bool silu_limits;               /* layers may limit SiLU and up (EXPERT_LIMITS_KEY)                      */
+    bool limits_first;              /* ... what SiLU reads; the shared expert's limit is that of the others where no key says it */
     bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */

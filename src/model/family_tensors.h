@@ -443,13 +443,14 @@ static const tensor_rule deepseek2_layer[] = {
 #define INDEX(name, folder, field, rows, columns, flags)                                                     \
     NEEDING(NEEDS_INDEX | NEEDS_OR_UNUSED, BLK "indexer." name, LAYERS "self_attn.indexer." folder, LAYER(field), \
             DIMENSION_##rows, DIMENSION_##columns, flags)
+#define INDEXER(flags)                                                                                       \
+    INDEX("attn_q_b.weight", "wq_b.weight",         index_query,           INDEX_QUERY,  QUERY_RANK, flags), \
+    INDEX("attn_k.weight",   "wk.weight",           index_key,             INDEX_LENGTH, EMBEDDING, flags),  \
+    INDEX("k_norm.weight",   "k_norm.weight",       index_key_norm.weight, NONE,         INDEX_LENGTH, TENSOR_NORM | (flags)), \
+    INDEX("k_norm.bias",     "k_norm.bias",         index_key_norm.bias,   NONE,         INDEX_LENGTH, flags), \
+    INDEX("proj.weight",     "weights_proj.weight", index_weight,          INDEX_HEADS,  EMBEDDING, flags)
 static const tensor_rule deepseek32_layer[] = {
-    PRE_NORMS(0), LATENT_ATTENTION(0),
-    INDEX("attn_q_b.weight", "wq_b.weight",         index_query,           INDEX_QUERY,  QUERY_RANK, 0),
-    INDEX("attn_k.weight",   "wk.weight",           index_key,             INDEX_LENGTH, EMBEDDING, 0),
-    INDEX("k_norm.weight",   "k_norm.weight",       index_key_norm.weight, NONE,         INDEX_LENGTH, TENSOR_NORM),
-    INDEX("k_norm.bias",     "k_norm.bias",         index_key_norm.bias,   NONE,         INDEX_LENGTH, 0),
-    INDEX("proj.weight",     "weights_proj.weight", index_weight,          INDEX_HEADS,  EMBEDDING, 0),
+    PRE_NORMS(0), LATENT_ATTENTION(0), INDEXER(0),
     GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };

@@ -183,17 +183,20 @@ static const tensor_rule rwkv7_layer[] = {
     OF_DELTA("ssm_conv1d_k.weight", prefix "k_conv1d.weight", key_convolution,   RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT), \
     OF_DELTA("ssm_conv1d_v.weight", prefix "v_conv1d.weight", value_convolution, RECURRENT_WIDTH, CONVOLUTION, TENSOR_FLAT), \
     OF_DELTA("ssm_dt.bias",         prefix "dt_bias",         low_rank[MAP_DECAY].bias, NONE, RECURRENT_WIDTH, 0), \
-    OF_DELTA("ssm_a",               prefix "A_log",           decay,             RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT), \
     OF_DELTA("ssm_beta.weight",     prefix "b_proj.weight",   beta,              RECURRENT_HEADS, EMBEDDING, 0), \
     OF_DELTA("ssm_norm.weight",     prefix "o_norm.weight",   recurrent_norm,    NONE, RECURRENT_VALUE, TENSOR_NORM), \
     OF_DELTA("attn_output.weight",  prefix "o_proj.weight",   recurrent_output,  EMBEDDING, RECURRENT_WIDTH, 0)
+/* A rate for each head, in GGUF of one column or a vector. */
+#define DELTA_RATES(prefix, rows, columns)                                                                   \
+    OF_DELTA("ssm_a", prefix "A_log", decay, rows, columns, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT)
+#define DELTA_MAPS                                                                                           \
+    OF_DELTA("ssm_f_a.weight", "self_attn.f_a_proj.weight", low_rank[MAP_DECAY].in,  DECAY_RANK, EMBEDDING, 0), \
+    OF_DELTA("ssm_f_b.weight", "self_attn.f_b_proj.weight", low_rank[MAP_DECAY].out, RECURRENT_WIDTH, DECAY_RANK, 0), \
+    OF_DELTA("ssm_g_a.weight", "self_attn.g_a_proj.weight", low_rank[MAP_GATE].in,   GATE_RANK, EMBEDDING, 0), \
+    OF_DELTA("ssm_g_b.weight", "self_attn.g_b_proj.weight", low_rank[MAP_GATE].out,  RECURRENT_WIDTH, GATE_RANK, 0)
 #define BLOCK_SPARSE LAYERS "block_sparse_moe."
 static const tensor_rule kimi_linear_layer[] = {
-    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION), DELTA_MIXER("self_attn."),
-    OF_DELTA("ssm_f_a.weight", "self_attn.f_a_proj.weight", low_rank[MAP_DECAY].in,  DECAY_RANK, EMBEDDING, 0),
-    OF_DELTA("ssm_f_b.weight", "self_attn.f_b_proj.weight", low_rank[MAP_DECAY].out, RECURRENT_WIDTH, DECAY_RANK, 0),
-    OF_DELTA("ssm_g_a.weight", "self_attn.g_a_proj.weight", low_rank[MAP_GATE].in,   GATE_RANK, EMBEDDING, 0),
-    OF_DELTA("ssm_g_b.weight", "self_attn.g_b_proj.weight", low_rank[MAP_GATE].out,  RECURRENT_WIDTH, GATE_RANK, 0),
+    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION), DELTA_MIXER("self_attn."), DELTA_RATES("self_attn.", RECURRENT_HEADS, NONE), DELTA_MAPS,
     GATED_FFN, ROUTER(BLOCK_SPARSE "gate.weight"), CORRECTION(BLOCK_SPARSE "gate.e_score_correction_bias", 0),
     EXPERTS(BLOCK_SPARSE "experts.%u.w1.weight", BLOCK_SPARSE "experts.%u.w3.weight", BLOCK_SPARSE "experts.%u.w2.weight", 0),
     SHARED_EXPERT(BLOCK_SPARSE "shared_experts."),
@@ -202,10 +205,26 @@ static const tensor_rule kimi_linear_layer[] = {
 static const tensor_rule ling3_layer[] = {
     PRE_NORMS(0), LATENT_ATTENTION_AT("attention.", "dense", TENSOR_OF_ATTENTION),
     MATRIX(BLK "attn_gate.weight", LAYERS "attention.g_proj.weight", LAYER(attention_gate), DIMENSION_GATES, D, TENSOR_OF_ATTENTION),
-    DELTA_MIXER("attention."),
+    DELTA_MIXER("attention."), DELTA_RATES("attention.", RECURRENT_HEADS, NONE),
     OF_DELTA("ssm_f_a.weight", "attention.f_proj.weight", low_rank[MAP_DECAY].in, RECURRENT_WIDTH, EMBEDDING, 0),
     OF_DELTA("ssm_g_a.weight", "attention.g_proj.weight", low_rank[MAP_GATE].in,  RECURRENT_WIDTH, EMBEDDING, 0),
     GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.expert_bias", 0),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* GLM-5.3-Flash: as Kimi Linear, with chosen positions, of which some share a score, and streams of the residual. */
+#define CONNECTION(name, field)                                                                              \
+    MATRIX(BLK name "_fn.weight",    LAYERS name "_fn",    LAYER(field.weights), DIMENSION_CONNECTIONS, DIMENSION_ALL_STREAMS, 0), \
+    VECTOR(BLK name "_base.weight",  LAYERS name "_base",  LAYER(field.base),  DIMENSION_CONNECTIONS, TENSOR_FLAT), \
+    VECTOR(BLK name "_scale.weight", LAYERS name "_scale", LAYER(field.scale), DIMENSION_CONNECTION_SCALES, TENSOR_FLAT)
+#define COMPRESSOR(name, folder, field, rows, columns, flags)                                                \
+    NEEDING(NEEDS_INDEX | NEEDS_OR_UNUSED, BLK "indexer_compressor_" name ".weight", LAYERS "self_attn.indexer.index_kpool_compress_" folder, \
+            LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_OF_ATTENTION | (flags))
+static const tensor_rule glm5_next_layer[] = {
+    PRE_NORMS(0), LATENT_ATTENTION(TENSOR_OF_ATTENTION), INDEXER(TENSOR_OF_ATTENTION),
+    COMPRESSOR("gate", "gate", index_gate,     INDEX_LENGTH, EMBEDDING,    0),
+    COMPRESSOR("ape",  "ape",  index_gate_bias, POOL,        INDEX_LENGTH, TENSOR_FLAT),
+    DELTA_MIXER("self_attn."), DELTA_RATES("self_attn.", NONE, RECURRENT_HEADS), DELTA_MAPS, CONNECTION("hc_attn", mixer_connection), CONNECTION("hc_ffn", network_connection),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", 0),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 

@@ -51,7 +51,7 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
     const attention_shape *a = &l->attention;
     const uint64_t numbers[] = {a->norm_values,
                                 a->keys_back,
-                                l->wiring == WIRING_STREAMS ? y->stream_count : 0,
+                                y->stream_count > 1 ? y->stream_count : 0,
                                 y->active_stream,
                                 y->per_layer_length,
                                 l->experts_norm.weight ? l->ffn.shared_neurons : 0,
@@ -70,7 +70,9 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->chosen,
                                 a->chosen_back,
                                 a->index.head_count,
-                                a->index.head_length};
+                                a->index.head_length,
+                                a->pool > 1 ? a->pool : 0,
+                                y->connection_steps};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -84,6 +86,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &a->value_scale, 1);
     if (y->post_epsilon != y->norm_epsilon)
         add_floats(h, &y->post_epsilon, 1);
+    if (y->connection_steps > 0)
+        add_floats(h, &y->connection_epsilon, 1);
+    if (a->compressed > 0 && y->latent_epsilon != 1e-6f)
+        add_floats(h, &y->latent_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
     if (l->ffn.router.expert_count > 0 && l->ffn.router.shared_scale != 1)

@@ -76,6 +76,8 @@ hearth_status folder_read_step(folder_reader *r);
 hearth_status folder_set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed);
 /* Reads a list of limits, one for each layer, 0 or null where there is none; nothing if it is missing. */
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key);
+/* Reads one limit for all layers, of experts and of other networks; without it there is none. */
+hearth_status folder_read_one_limit(folder_reader *r, const char *name);
 /* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
  * which alone has a key. */
 hearth_status folder_read_halves(folder_reader *r);

@@ -71,21 +71,40 @@ static hearth_status read_delta(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", recurrent_width(s));
 }
 
-/* Reads what Ling 3 has besides: the floor of decays (recurrent_shape.decay_floor), and limits of SiLU. */
+/* Sets the floor of decays (recurrent_shape.decay_floor), transformers' default where the config has none. */
+static hearth_status set_floor(folder_reader *r, const char *name, const json_t *value)
+{
+    double floor = value && !json_is_null(value) ? json_number_value(value) : -5;
+    if (!(floor < 0) || !isfinite((float)floor))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not a number below 0", r->name, name);
+    return folder_set_number(r, "kda.gate_lower_bound", floor);
+}
+
+/* Reads what GLM-5.3-Flash has besides: the floor, and one limit of SiLU for all layers. */
+static hearth_status read_safe_gate(folder_reader *r)
+{
+    static const char of_object[] = "gate_lower_bound",
+                      of_config[] = "linear_lower_bound"; /* as transformers saves it */
+    const json_t *own = json_object_get(r->config, KDA_CONFIG), *value = json_object_get(own, of_object);
+    bool safe = true, found;
+    TRY(json_is_object(own) ? json_get_bool(own, "safe_gate", &safe, &found, r->name, r->error) : HEARTH_OK);
+    if (!safe)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: safe_gate: is false, which is not supported", r->name);
+    TRY(value ? set_floor(r, of_object, value) : set_floor(r, of_config, json_object_get(r->config, of_config)));
+    return folder_read_one_limit(r, "swiglu_limit");
+}
+
+/* Reads what Ling 3 has besides: the floor, and limits of SiLU. */
 static hearth_status read_floor(folder_reader *r)
 {
-    static const char name[] = "kda_lower_bound", key[] = "kda.gate_lower_bound";
-    const json_t *value = json_object_get(r->config, name);
+    static const char name[] = "kda_lower_bound";
     const char *gates = "head_wise";
     bool found;
     TRY(json_get_string(r->config, "gated_attention_proj_granularity_type", &gates, &found, r->name, r->error));
     if (strcmp(gates, "head_wise") != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: gated_attention_proj_granularity_type: %.64s is not supported",
                     r->name, gates);
-    double floor = value ? json_number_value(value) : -5; /* transformers' default */
-    if (!(floor < 0) || !isfinite((float)floor))
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not a number below 0", r->name, name);
-    TRY(folder_set_number(r, key, floor));
+    TRY(set_floor(r, name, json_object_get(r->config, name)));
     char safe[KEY_SIZE];
     hyper_key(safe, r->family, "kda.safe_gate");
     TRY(checkpoint_set_bool(r->out, safe, true, r->error));
@@ -97,7 +116,7 @@ hearth_status folder_read_kda(folder_reader *r)
 {
     recurrent_shape *s = &r->layer.recurrent;
     const json_t *own = json_object_get(r->config, KDA_CONFIG);
-    bool floors = r->family->decay_floors; /* Ling has the names of the object without one */
+    bool whole = r->family->whole_maps; /* Ling has the names of the object without one */
     uint32_t heads = r->layer.attention.head_count, length = 128, window = 4;
     const struct {
         const char *of_object, *of_config; /* as transformers saves it */
@@ -109,7 +128,7 @@ hearth_status folder_read_kda(folder_reader *r)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool found;
-        TRY(json_get_uint(r->config, floors ? sizes[i].of_object : sizes[i].of_config, sizes[i].field, &found, r->name,
+        TRY(json_get_uint(r->config, whole ? sizes[i].of_object : sizes[i].of_config, sizes[i].field, &found, r->name,
                           r->error));
         TRY(json_is_object(own) ? json_get_uint(own, sizes[i].of_object, sizes[i].field, &found, r->name, r->error)
                                 : HEARTH_OK);
@@ -126,10 +145,12 @@ hearth_status folder_read_kda(folder_reader *r)
                            .value_length = length,
                            .key_length = length,
                            .window = window,
-                           .ranks = {[MAP_DECAY] = floors ? 0 : length, [MAP_GATE] = floors ? 0 : length}};
+                           .ranks = {[MAP_DECAY] = whole ? 0 : length, [MAP_GATE] = whole ? 0 : length}};
     TRY(folder_set_size(r, "kda.head_dim", length));
     TRY(folder_set_size(r, "ssm.conv_kernel", window));
-    return floors ? read_floor(r) : HEARTH_OK;
+    if (!r->family->decay_floors)
+        return HEARTH_OK;
+    return whole ? read_floor(r) : read_safe_gate(r);
 }
 
 hearth_status folder_read_listed_mixers(folder_reader *r)

@@ -51,6 +51,18 @@ static hearth_status find_choosers(const folder_reader *r, uint8_t *chooses)
     return HEARTH_OK;
 }
 
+/* Reads how many positions share a score (attention_shape.pool). The other keys are constants of the family, as llama.cpp's converter
+ * writes them: that those after the last pool are seen, and the epsilon of the norm of keys that score. */
+static hearth_status read_pools(folder_reader *r)
+{
+    char key[KEY_SIZE];
+    TRY(json_get_uint(r->config, "index_kpool", &r->layer.attention.pool, NULL, r->name, r->error));
+    TRY(folder_set_size(r, "attention.indexer.kpool", r->layer.attention.pool));
+    hyper_key(key, r->family, "attention.indexer.kpool_select_tail");
+    TRY(checkpoint_set_bool(r->out, key, true, r->error));
+    return folder_set_number(r, "attention.layer_norm_epsilon", 1e-6);
+}
+
 /* Reads how positions are chosen (attention_shape.chosen). */
 static hearth_status read_choice(folder_reader *r)
 {
@@ -62,6 +74,7 @@ static hearth_status read_choice(folder_reader *r)
         TRY(json_get_uint(r->config, sizes[i][0], &value, NULL, r->name, r->error));
         TRY(folder_set_size(r, sizes[i][1], value));
     }
+    TRY(r->family->pools_positions ? read_pools(r) : HEARTH_OK);
     uint32_t layers = r->hyper.layer_count;
     uint8_t *chooses = mem_new_array(layers, sizeof *chooses);
     if (!chooses)
@@ -82,19 +95,19 @@ hearth_status folder_read_latent(folder_reader *r)
     const struct {
         const char *config_key;
         uint32_t *field;
-        bool optional;
-    } sizes[] = {{"kv_lora_rank", &a->compressed, false},
-                 {"q_lora_rank", &a->query_rank, true},
-                 {"qk_nope_head_dim", &a->unrotated, false},
-                 {"qk_rope_head_dim", &rotated, false},
-                 {"v_head_dim", &a->value_length, false}};
+        bool optional, may_be_0;
+    } sizes[] = {{"kv_lora_rank", &a->compressed, false, false},
+                 {"q_lora_rank", &a->query_rank, true, true},
+                 {"qk_nope_head_dim", &a->unrotated, false, false},
+                 {"qk_rope_head_dim", &rotated, false, r->family->unrotated},
+                 {"v_head_dim", &a->value_length, false, false}};
     if (!r->family->latent_attention)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool found;
         TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, sizes[i].optional ? &found : NULL, r->name,
                           r->error));
-        if (*sizes[i].field > HEAD_LIMIT || (*sizes[i].field == 0 && !sizes[i].optional))
+        if (*sizes[i].field > HEAD_LIMIT || (*sizes[i].field == 0 && !sizes[i].may_be_0))
             return fail(r->error, HEARTH_FORMAT, "%s: %s: is %u, expected 1 to %u", r->name, sizes[i].config_key,
                         *sizes[i].field, HEAD_LIMIT);
     }
@@ -114,11 +127,11 @@ hearth_status folder_read_latent(folder_reader *r)
                 {"attention.key_length", joined ? query : a->head_length},
                 {"attention.value_length", joined ? a->value_length : a->compressed},
                 {"attention.key_length_mla", joined ? 0 : query},
-                {"attention.value_length_mla", joined ? 0 : a->value_length},
-                {"rope.dimension_count", rotated}};
+                {"attention.value_length_mla", joined ? 0 : a->value_length}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].value > 0)
             TRY(folder_set_size(r, keys[i].key, keys[i].value));
+    TRY(folder_set_size(r, "rope.dimension_count", rotated));
     return r->family->chooses_positions ? read_choice(r) : HEARTH_OK;
 }
 

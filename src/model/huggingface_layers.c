@@ -219,12 +219,30 @@ static hearth_status read_sparsity(folder_reader *r)
     return status;
 }
 
+/* Reads the streams of the residual that blocks are connected with (stream_connection); defaults are transformers'. */
+static hearth_status read_connections(folder_reader *r)
+{
+    hyperparameters *h = &r->hyper;
+    double epsilon = 1e-6;
+    bool found;
+    h->stream_count = 4;
+    h->connection_steps = 20;
+    TRY(json_get_uint(r->config, "hc_mult", &h->stream_count, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "hc_sinkhorn_iters", &h->connection_steps, &found, r->name, r->error));
+    TRY(json_get_number(r->config, "hc_eps", &epsilon, &found, r->name, r->error));
+    TRY(folder_set_size(r, "hyper_connection.count", h->stream_count));
+    TRY(folder_set_size(r, "hyper_connection.sinkhorn_iterations", h->connection_steps));
+    return folder_set_number(r, "hyper_connection.epsilon", epsilon);
+}
+
 /* Reads the streams of the residual. */
 static hearth_status read_streams(folder_reader *r)
 {
     hyperparameters *h = &r->hyper;
     bool found;
     h->stream_count = 1;
+    if (r->family->wiring == WIRING_CONNECTED)
+        return read_connections(r);
     if (r->family->wiring != WIRING_STREAMS)
         return HEARTH_OK;
     TRY(json_get_uint(r->config, "altup_num_inputs", &h->stream_count, NULL, r->name, r->error));

@@ -10,7 +10,7 @@
 /* What a layer of one block is: letters of hybrid_override_pattern, names in layers_block_type. */
 typedef struct block_name {
     char letter;
-    const char *names[2]; /* the second one as transformers 5 writes it */
+    const char *names[4]; /* the second one as transformers 5 writes it; then those of attention to chosen positions */
     bool attends, computes, has_experts;
     bool is_short; /* of those that are recurrent: RECURRENCE_SHORT, not RECURRENCE_MAMBA2 */
 } block_name;
@@ -19,7 +19,7 @@ typedef struct block_name {
 static const block_name block_names[] = {
     /* letter  names                               attends computes experts short */
     {'M', {"mamba",     "linear_attention"},       false,  false,   false,  false},
-    {'*', {"attention", "full_attention"},         true,   false,   false,  false},
+    {'*', {"attention", "full_attention", "indexed_attention", "deepseek_sparse_attention"}, true, false, false, false},
     {'-', {"mlp",       NULL},                     false,  true,    false,  false},
     {'E', {"moe",       NULL},                     false,  true,    true,   false},
     {0,   {"conv",      NULL},                     false,  false,   false,  true}, /* in lists alone */
@@ -38,7 +38,7 @@ static const block_name *by_letter(char letter)
 static const block_name *by_name(const char *name)
 {
     for (size_t i = 0; name && i < BLOCK_NAMES; i++)
-        for (size_t n = 0; n < 2; n++)
+        for (size_t n = 0; n < sizeof block_names[i].names / sizeof *block_names[i].names; n++)
             if (block_names[i].names[n] && strcmp(block_names[i].names[n], name) == 0)
                 return &block_names[i];
     return NULL;

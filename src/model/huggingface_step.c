@@ -72,6 +72,35 @@ static hearth_status read_window_heads(folder_reader *r)
     return folder_set_by_window(r, "attention.head_count_kv", a->kv_head_count, kv_heads);
 }
 
+/* Sets a limit for each layer. */
+static hearth_status set_limits(folder_reader *r, const char *key, const float *limits)
+{
+    char full[KEY_SIZE];
+    hyper_key(full, r->family, key);
+    return checkpoint_set_numbers(r->out, full, VALUE_F32, limits, r->hyper.layer_count, r->error);
+}
+
+hearth_status folder_read_one_limit(folder_reader *r, const char *name)
+{
+    const json_t *value = json_object_get(r->config, name);
+    uint32_t layers = r->hyper.layer_count;
+    double limit = json_number_value(value);
+    if (!value || json_is_null(value))
+        return HEARTH_OK;
+    if (!json_is_number(value) || limit < 0 || !isfinite((float)limit))
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is no limit of 0 or more", r->name, name);
+    float *limits = mem_new_array(layers, sizeof *limits);
+    if (!limits)
+        return fail_memory(r->error, name, layers * sizeof *limits);
+    for (uint32_t i = 0; i < layers; i++)
+        limits[i] = (float)limit;
+    hearth_status status = set_limits(r, EXPERT_LIMITS_KEY, limits);
+    if (status == HEARTH_OK)
+        status = set_limits(r, SHARED_LIMITS_KEY, limits);
+    mem_free(limits);
+    return status;
+}
+
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key)
 {
     const json_t *list = json_object_get(r->config, name);
@@ -91,10 +120,8 @@ hearth_status folder_read_limits(folder_reader *r, const char *name, const char 
             status = fail(r->error, HEARTH_FORMAT, "%s: %s: layer %u has no limit of 0 or more", r->name, name, i);
         limits[i] = (float)limit;
     }
-    char full[KEY_SIZE];
-    hyper_key(full, r->family, key);
     if (status == HEARTH_OK)
-        status = checkpoint_set_numbers(r->out, full, VALUE_F32, limits, layers, r->error);
+        status = set_limits(r, key, limits);
     mem_free(limits);
     return status;
 }

@@ -27,7 +27,7 @@ static hearth_status add_one(folder_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* Replaces a vector of values a by -exp(a), or where decays have a floor by exp(a). */
+/* Replaces a vector of values a by -exp(a), or where maps are whole by exp(a). */
 static hearth_status negate_exponents(folder_reader *r, stored_tensor *t)
 {
     size_t count = (size_t)(t->shape[0] * t->shape[1]);
@@ -36,7 +36,7 @@ static hearth_status negate_exponents(folder_reader *r, stored_tensor *t)
         return number_is_block(t->format) ? HEARTH_OK : fail_memory(r->error, t->name, count * sizeof *values);
     number_formats[t->format].decode(t->data, values, count);
     for (size_t i = 0; i < count; i++)
-        values[i] = (float)(r->family->decay_floors ? exp((double)values[i]) : -exp((double)values[i]));
+        values[i] = (float)(r->family->whole_maps ? exp((double)values[i]) : -exp((double)values[i]));
     t->data = values;
     t->format = FORMAT_F32;
     t->size_bytes = count * sizeof *values;

@@ -243,6 +243,7 @@ static hearth_status read_epsilon(const hyper_reader *r)
                     (double)h->norm_epsilon);
     h->post_epsilon = r->family->post_epsilon > 0 ? r->family->post_epsilon : h->norm_epsilon;
     h->embedding_norm = r->family->embedding_norm;
+    h->latent_epsilon = r->family->latent_alike ? h->norm_epsilon : 1e-6f;
     return r->family->post_epsilon > 0 ? hyper_positive(r, POST_EPSILON_KEY, &h->post_epsilon, &found) : HEARTH_OK;
 }
 
@@ -449,12 +450,37 @@ static hearth_status read_per_layer(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Most times that the mixtures of streams are divided by sums. */
+#define STEP_LIMIT 1000
+
+/* Reads the streams of the residual that blocks are connected with (stream_connection). */
+static hearth_status read_connections(const hyper_reader *r)
+{
+    static const char count_key[] = "hyper_connection.count", steps_key[] = "hyper_connection.sinkhorn_iterations",
+                      epsilon_key[] = "hyper_connection.epsilon";
+    hyperparameters *h = r->hyper;
+    char key[KEY_SIZE];
+    TRY(hyper_size(r, count_key, &h->stream_count, NULL));
+    TRY(hyper_size(r, steps_key, &h->connection_steps, NULL));
+    hyper_key(key, r->family, epsilon_key);
+    TRY(checkpoint_get_f32(r->source, key, &h->connection_epsilon, NULL, r->error));
+    if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, count_key, "is not a number from 2 to 8");
+    if (h->connection_steps < 1 || h->connection_steps > STEP_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, steps_key, "is 0 or too large");
+    if (!(h->connection_epsilon > 0 && h->connection_epsilon < 1))
+        return hyper_fail(r, HEARTH_FORMAT, epsilon_key, "is not a number between 0 and 1");
+    return HEARTH_OK;
+}
+
 /* Reads the streams of the residual. */
 static hearth_status read_streams(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
     bool found;
     h->stream_count = 1;
+    if (r->family->wiring == WIRING_CONNECTED)
+        return read_connections(r);
     if (r->family->wiring != WIRING_STREAMS)
         return HEARTH_OK;
     TRY(hyper_size(r, "altup.num_inputs", &h->stream_count, NULL));
@@ -517,6 +543,7 @@ static hearth_status read_limits(const hyper_reader *r)
         if (!r->family->silu_limits)
             return HEARTH_OK;
         TRY(read_limit(r, EXPERT_LIMITS_KEY, i, &routed));
+        shared = r->family->limits_first ? routed : 0;
         TRY(read_limit(r, SHARED_LIMITS_KEY, i, &shared));
         if (routed == 0 && shared == 0)
             continue;
@@ -524,7 +551,8 @@ static hearth_status read_limits(const hyper_reader *r)
             return hyper_fail(r, HEARTH_UNSUPPORTED, EXPERT_LIMITS_KEY, "limits another activation than silu");
         f->threshold = f->router.expert_count > 0 ? routed : shared;
         f->shared_threshold = f->shared_neurons > 0 ? shared : f->threshold;
-        f->activation = f->threshold > 0 || f->shared_threshold > 0 ? FFN_SILU_LIMITED : FFN_SILU;
+        bool limited = f->threshold > 0 || f->shared_threshold > 0;
+        f->activation = !limited ? FFN_SILU : r->family->limits_first ? FFN_SILU_CLAMPED : FFN_SILU_LIMITED;
     }
     return HEARTH_OK;
 }
@@ -603,6 +631,11 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     return read_predictor(&r);
 }
 
+uint32_t hyper_connections(const hyperparameters *h)
+{
+    return h->connection_steps > 0 ? h->stream_count * (2 + h->stream_count) : 0;
+}
+
 float hyper_score_gain(const hyperparameters *h, uint32_t position)
 {
     if (!(h->score_growth > 0))
@@ -647,6 +680,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_INDEX_QUERY] = (uint64_t)a->index.head_count * a->index.head_length,
         [DIMENSION_INDEX_HEADS] = a->index.head_count,
         [DIMENSION_INDEX_LENGTH] = a->index.head_length,
+        [DIMENSION_POOL] = a->pool,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_GATES] = gate_width(a),
         [DIMENSION_KEY] = key_width(a),
@@ -683,6 +717,9 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_OTHER_STREAMS] = h->stream_count - 1,
         [DIMENSION_STREAM_PAIRS] = (uint64_t)h->stream_count * h->stream_count,
         [DIMENSION_LAUREL] = h->laurel_rank,
+        [DIMENSION_ALL_STREAMS] = (uint64_t)h->stream_count * h->embedding_length,
+        [DIMENSION_CONNECTIONS] = hyper_connections(h),
+        [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES,
     };
     return values[d];
 }

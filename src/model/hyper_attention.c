@@ -64,7 +64,7 @@ static hearth_status read_latent_heads(const hyper_reader *r, attention_shape *a
         return hyper_fail(
             r, HEARTH_FORMAT, "attention.kv_lora_rank",
             "or attention.q_lora_rank, attention.key_length_mla or attention.value_length_mla is 0 or too large");
-    if (rotated == 0 || rotated % 2 != 0 || rotated >= length)
+    if ((rotated == 0 && !r->family->unrotated) || rotated % 2 != 0 || rotated >= length)
         return hyper_fail(r, HEARTH_FORMAT, "rope.dimension_count",
                           "is not an even number of values of a query, fewer than attention.key_length_mla");
     if (a->kv_head_count != 1)
@@ -172,6 +172,27 @@ static hearth_status find_chooser(const hyper_reader *r, uint32_t layer, uint32_
     return hyper_fail(r, HEARTH_FORMAT, key, "lets no layer choose positions before one that needs them");
 }
 
+/* Reads how many positions share a score: a divisor of those of a page of the cache, so that no pool crosses its border. */
+static hearth_status read_pool(const hyper_reader *r, attention_shape *a)
+{
+    static const char pool_key[] = "attention.indexer.kpool", tail_key[] = "attention.indexer.kpool_select_tail";
+    char key[KEY_SIZE];
+    bool tail = true, found;
+    a->pool = 1;
+    if (!r->family->pools_positions)
+        return HEARTH_OK;
+    TRY(hyper_size(r, pool_key, &a->pool, NULL));
+    hyper_key(key, r->family, tail_key);
+    TRY(checkpoint_get_bool(r->source, key, &tail, &found, r->error));
+    if (!tail)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, tail_key, "is false, which is not supported");
+    if (a->pool < 2 || KV_PAGE % a->pool != 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, pool_key, "is not a power of two from 2 to 128");
+    return a->chosen % a->pool == 0 ? HEARTH_OK
+                                    : hyper_fail(r, HEARTH_FORMAT, "attention.indexer.top_k",
+                                                 "is not a multiple of attention.indexer.kpool");
+}
+
 hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
 {
     attention_shape *a = &r->model->layers[layer].attention;
@@ -189,6 +210,7 @@ hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
                           "or attention.indexer.head_count is 0 or too large");
     if (index.head_length < a->head_length - a->compressed)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length", "is less than what rotates");
+    TRY(read_pool(r, a));
     if (a->query_rank == 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.q_lora_rank", "is 0, and positions are chosen");
     if (a->window > 0)

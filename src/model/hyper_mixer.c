@@ -116,7 +116,9 @@ static hearth_status read_floor(const hyper_reader *r, recurrent_shape *to)
     if (!safe)
         return hyper_fail(r, HEARTH_UNSUPPORTED, safe_key, "is false, which is not supported");
     hyper_key(key, r->family, floor_key);
-    TRY(checkpoint_get_f32(r->source, key, &to->decay_floor, NULL, r->error));
+    TRY(checkpoint_get_f32(r->source, key, &to->decay_floor, r->family->whole_maps ? NULL : &found, r->error));
+    if (!r->family->whole_maps && !found)
+        return HEARTH_OK;
     return to->decay_floor < 0 && isfinite(to->decay_floor)
                ? HEARTH_OK
                : hyper_fail(r, HEARTH_FORMAT, floor_key, "is not a number below 0");
@@ -138,10 +140,8 @@ static hearth_status read_kda(const hyper_reader *r, uint32_t layer, recurrent_s
         return hyper_fail(r, HEARTH_FORMAT, length_key, "or attention.head_count is 0, or makes too large a state");
     to->head_count = to->key_count = heads;
     to->value_length = to->key_length = length;
-    if (r->family->decay_floors)
-        return read_floor(r, to);
-    to->ranks[MAP_DECAY] = to->ranks[MAP_GATE] = length;
-    return HEARTH_OK;
+    to->ranks[MAP_DECAY] = to->ranks[MAP_GATE] = r->family->whole_maps ? 0 : length;
+    return r->family->decay_floors ? read_floor(r, to) : HEARTH_OK;
 }
 
 hearth_status hyper_read_recurrent(const hyper_reader *r, uint32_t layer)

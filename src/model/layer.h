@@ -63,8 +63,12 @@ typedef struct attention_shape {
      * highest scores, of equal ones the first. Heads of their own score them: each has a query, made of what makes those of
      * latent attention, and a weight; they share one key, which is cached as those of attention are:
      *
-     *   score = sum over heads of weight * max(0, query . key) */
+     *   score = sum over heads of weight * max(0, query . key)
+     *
+     * Where `pool` positions, counted from the first, share a score, their key is a mean of theirs, column by column, with weights
+     * softmax(gate + bias) over them. Those after the last whole pool are seen, too. */
     uint32_t chosen;                    /* 0: all                                                 */
+    uint32_t pool;                      /* positions that share a score, and are chosen together; 1 */
     uint32_t chosen_back;               /* the layer so many layers before has chosen them; 0: this one does */
     index_shape index;                  /* all zero where it does not                             */
 } attention_shape;
@@ -114,7 +118,7 @@ typedef enum rwkv_input {
  *
  * Every head has a key and a query; queries, keys and values come out of three products. The gate on its result, out of two
  * matrices of low rank, goes through the logistic function. In later models w = exp(floor sigmoid(exp(A) .)), which no input brings
- * below exp(floor); and one matrix [V][d] is in the place of two of low rank, where their rank is 0 (low_rank_map.in).
+ * below exp(floor); and in some one matrix [V][d] is in the place of two of low rank, where their rank is 0 (low_rank_map.in).
  *
  * SHORT: there is no state but the inputs of the convolution, and no silu. Values are multiplied with an input gate before it
  * and with a gate behind it, both out of products. It has one head with all values, and keys of no values. */
@@ -278,6 +282,23 @@ typedef struct stream_weights {
     norm_weights laurel_norm;           /* [d]                                            */
 } stream_weights;
 
+/* The scales of a stream_connection. */
+#define CONNECTION_SCALES 3
+
+/* What connects a block of a layer with S streams h of the residual (manifold-constrained hyper-connections, arXiv 2512.24880), in
+ * WIRING_CONNECTED. m = weights rms(h) of all streams of a token, one after the other; then, with the parts of m, scale and base:
+ *
+ *   before = sigmoid(scale[0] m[0 .. S] + base) + epsilon             x = sum before_i h_i   what the block reads
+ *   after  = 2 sigmoid(scale[1] m[S .. 2S] + base)
+ *   mix    = softmax(scale[2] m[2S .. 2S + S * S] + base) + epsilon   by rows [from][to], whose rows and columns are then divided
+ *                                                                     by their sums, plus epsilon, in turns: connection_steps
+ *   h_i    = after_i block(x) + sum_j mix_ji h_j */
+typedef struct stream_connection {
+    matrix weights;                     /* [M][S * d]  M = 2 S + S * S                    */
+    const float *base;                  /* [M]                                            */
+    const float *scale;                 /* [CONNECTION_SCALES]                            */
+} stream_connection;
+
 /* Two matrices of low rank r, with an activation between in RWKV-7: bias + out . act(in . x). V as in model_layer. Where the rank is
  * 0 in KDA, `in` is one of [V][d], and there is no `out`. */
 typedef struct low_rank_map {
@@ -316,6 +337,8 @@ typedef struct model_layer {
     matrix index_key;                   /* [I][d]                                         */
     norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do */
     matrix index_weight;                /* [J][d]                                         */
+    matrix index_gate;                  /* [I][d]  of pools                               */
+    const float *index_gate_bias;       /* [pool][I]                                      */
     const float *qkv_bias;              /* [Q + K + E], or NULL: all three                */
     norm_weights query_norm, key_norm;  /* [head_length], or [Q] and [K] (attention.norm_whole); before the rotation */
     const float *sinks;                 /* [head_count] a score per head whose weight no value gets; NULL: none */
@@ -339,7 +362,7 @@ typedef struct model_layer {
     const float *convolution;           /* [C][W]  the last weight is the token's own     */
     const float *convolution_bias;      /* [C], or NULL                                   */
     const float *step_bias;             /* [H]                                            */
-    const float *decay;                 /* [H]  -exp(A), with a decay_floor exp(A)        */
+    const float *decay;                 /* [H]  -exp(A), of whole maps exp(A)             */
     const float *skip;                  /* [H]  v times this is added to the result; NULL: nothing */
     const float *recurrent_norm;        /* MAMBA2: [V], of each of G groups alone, after the gate; DELTA: [P] of each head,
                                            before it */
@@ -390,6 +413,7 @@ typedef struct model_layer {
     norm_weights per_layer_post_norm;   /* [d]                                            */
     const float *output_scale;          /* [1] of the residual stream, or NULL            */
     stream_weights streams;             /* of WIRING_STREAMS                              */
+    stream_connection mixer_connection, network_connection; /* of WIRING_CONNECTED        */
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
 } model_layer;
 
@@ -404,7 +428,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES (17 + 2 * LOW_RANK_MAPS)
+#define MIXER_MATRICES (18 + 2 * LOW_RANK_MAPS)
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -419,6 +443,7 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->index_query,
                                                &l->index_key,
                                                &l->index_weight,
+                                               &l->index_gate,
                                                &l->input_gate,
                                                &l->convolved,
                                                &l->recurrent_gate,
@@ -445,6 +470,12 @@ static inline size_t layer_mixer_bytes(const model_layer *l)
     for (size_t i = 0; i < MIXER_MATRICES; i++)
         bytes += matrix_bytes(all[i]);
     return bytes;
+}
+/* Returns the bytes of the matrices of streams of the residual. */
+static inline size_t layer_stream_bytes(const model_layer *l)
+{
+    return matrix_bytes(&l->streams.router) + matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out) +
+           matrix_bytes(&l->mixer_connection.weights) + matrix_bytes(&l->network_connection.weights);
 }
 /* Returns the bytes of those that only score positions: they are not read where all are seen. */
 static inline size_t layer_scoring_bytes(const model_layer *l)
@@ -494,19 +525,31 @@ static inline uint32_t result_width(const attention_shape *a)
 typedef struct cached_keys {
     uint32_t heads, head_length, value_length;
 } cached_keys;
-/* Return those of attention, and those by which a layer chooses positions; heads 0: it does not. */
+/* Return those of attention, and those by which a layer chooses positions, with the gates of pools as values; heads 0: it does
+ * not. */
 static inline cached_keys attention_keys(const attention_shape *a)
 {
     return (cached_keys){a->kv_head_count, a->head_length, a->compressed > 0 ? 0 : a->value_length};
 }
 static inline cached_keys index_keys(const attention_shape *a)
 {
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, a->pool > 1 ? a->index.head_length : 0};
+}
+/* Returns what is read of those to score a pool. */
+static inline cached_keys scored_keys(const attention_shape *a)
+{
     return (cached_keys){a->index.head_count > 0, a->index.head_length, 0};
+}
+/* Returns the most positions that a token sees of chosen ones and those after the last pool: the first token with as many before it
+ * does not see them all. 0: they are not chosen. */
+static inline uint32_t choice_limit(const attention_shape *a)
+{
+    return a->chosen > 0 ? a->chosen + a->pool - 1 : 0;
 }
 /* Returns the most positions that a token sees; 0: all up to its own. */
 static inline uint32_t attention_sees(const attention_shape *a)
 {
-    return a->window > 0 ? a->window : a->chosen;
+    return a->window > 0 ? a->window : choice_limit(a);
 }
 /* Returns the values of a position. */
 static inline uint32_t cached_width(cached_keys keys)

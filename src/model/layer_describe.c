@@ -70,7 +70,9 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     if (a->index.head_count > 0)
         say(out, size, ", sees %u positions that %u heads of %u choose", a->chosen, a->index.head_count,
             a->index.head_length);
-    else if (a->chosen > 0)
+    if (a->index.head_count > 0 && a->pool > 1)
+        say(out, size, ", %u together, and those after the last %u", a->pool, a->pool);
+    if (a->index.head_count == 0 && a->chosen > 0)
         say(out, size, ", sees the positions that layer %u chooses", layer - a->chosen_back);
     if (a->window > 0)
         say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
@@ -185,12 +187,13 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, ", times %g", (double)r->shared_scale);
 }
 
-/* "silu(gate) * up, each at most 7, in the shared expert at most 16". */
+/* "silu(gate) * up, each at most 7, in the shared expert at most 16"; "gate and up", where the limit is of what silu reads. */
 static void describe_limits(char *out, size_t size, const ffn_shape *f)
 {
     say(out, size, "silu(gate) * up");
     if (f->threshold > 0)
-        say(out, size, ", each at most %g", (double)f->threshold);
+        say(out, size, ", %s at most %g", f->activation == FFN_SILU_CLAMPED ? "gate and up" : "each",
+            (double)f->threshold);
     if (f->shared_threshold == f->threshold)
         return;
     if (f->shared_threshold > 0)
@@ -207,7 +210,7 @@ static void describe_network(char *out, size_t size, const model_layer *l)
         return;
     if (f->activation == FFN_SWIGLU_CLAMPED)
         say(out, size, "%s(gate, up), limit %g", activation, (double)f->threshold);
-    else if (f->activation == FFN_SILU_LIMITED)
+    else if (f->activation == FFN_SILU_LIMITED || f->activation == FFN_SILU_CLAMPED)
         describe_limits(out, size, f);
     else if (f->gating == FFN_GATED_BOTH)
         say(out, size, "relu(gate) * relu(up)");
@@ -233,7 +236,9 @@ static void describe_wiring(char *out, size_t size, const hyperparameters *h, co
         say(out, size, "%s%s%s", mixer_words[l->mixer],
             l->wiring == WIRING_STREAMS ? " with two small matrices beside it" : "",
             l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
-    if (h->stream_count > 1)
+    if (l->wiring == WIRING_CONNECTED)
+        say(out, size, ", each on a mixture of %u streams, of which it makes other mixtures", h->stream_count);
+    else if (h->stream_count > 1)
         say(out, size, ", on one of %u streams, of which all are predicted and corrected", h->stream_count);
     if (h->per_layer_length > 0)
         say(out, size, "; then an input of its own of %u values", h->per_layer_length);

@@ -37,6 +37,8 @@ static bool holds(mix_condition when, const mix_traits *t, const mix_place *p)
         return t->expert_count != 8;
     case OF_EXPERTS:
         return p->of_experts;
+    case FINE_QUERIES:
+        return t->fine_queries;
     }
     return false;
 }
@@ -87,22 +89,30 @@ static const quantize_mix falcon_mixes[] = {
                                       {MIX_DOWN, FIRST_SIXTEENTH, FORMAT_Q6_K}, {MIX_DOWN, OUTER_AND_THIRD, FORMAT_Q5_K}}},
 };
 
-/* Matrices that keep their format, small ones all: llama.cpp's quantiser knows them by their names too. */
+/* Matrices that keep their format, small ones all: llama.cpp's quantiser knows them by their names too. family: of which alone,
+ * or NULL. */
 static const struct {
-    const char *pattern, *reason;
+    const char *family, *pattern, *reason;
 } kept[] = {
-    {"*.ffn_gate_inp.weight",        "router"},
-    {"position_embd.weight",         "positions"},
-    {"*.time_mix_[wavg][12].weight", "low rank"},
-    {"*.laurel_[lr].weight",         "low rank"},
-    {"*altup_*",                     "streams"},
-    {"per_layer_model_proj.weight",  "small"},
+    {NULL,        "*.ffn_gate_inp.weight",        "router"},
+    {NULL,        "position_embd.weight",         "positions"},
+    {NULL,        "*.time_mix_[wavg][12].weight", "low rank"},
+    {NULL,        "*.laurel_[lr].weight",         "low rank"},
+    {NULL,        "*altup_*",                     "streams"},
+    {NULL,        "per_layer_model_proj.weight",  "small"},
+    {"glm5-next", "*.hc_*",                       "streams"},
+    {"glm5-next", "*.indexer*",                   "scores"},
+    {"glm5-next", "*.ssm_[fg]_[ab].weight",       "low rank"},
+    {"glm5-next", "*.ssm_beta.weight",            "small"},
+    {"glm5-next", "*.attn_kv_a_mqa.weight",       "compressed keys"},
+    {"glm5-next", "*.attn_[kv]_b.weight",         "compressed keys"},
 };
 
 /* Rules of all mixes, before their own: small matrices of a large model. */
 static const mix_rule common_rules[] = {
     {MIX_VALUE, EIGHT_EXPERTS, FORMAT_Q8_0},
     {MIX_KEY,   EIGHT_EXPERTS, FORMAT_Q8_0},
+    {MIX_QUERY_MAP, FINE_QUERIES, FORMAT_Q8_0},
 };
 
 /* What takes the place of a format with blocks of 256 where rows are no multiple of that. */
@@ -131,10 +141,10 @@ void mix_list(char *out, size_t size)
 
 /* ------------------------------------------------------------------ choosing */
 
-const char *mix_keeps(const char *name)
+const char *mix_keeps(const char *family_name, const char *name)
 {
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (fnmatch(kept[i].pattern, name, 0) == 0)
+        if ((!kept[i].family || strcmp(kept[i].family, family_name) == 0) && fnmatch(kept[i].pattern, name, 0) == 0)
             return kept[i].reason;
     return NULL;
 }
@@ -202,6 +212,7 @@ mix_traits mix_traits_of(const hearth_model *model, bool importance)
     mix_traits t = {.layers = model->hyper.layer_count,
                     .queries_per_key = group_of(model),
                     .importance = importance,
+                    .fine_queries = strcmp(model->family->name, "glm5-next") == 0,
                     .falcon = strcmp(model->family->name, "falcon") == 0};
     for (uint32_t i = 0; i < t.layers; i++) {
         const model_layer *l = &model->layers[i];
@@ -224,6 +235,8 @@ static const struct {
     {offsetof(model_layer, index_key), MIX_KEY, "attn_k."},
     {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT, "attn_output."},
     {offsetof(model_layer, recurrent_output), MIX_ATTENTION_OUTPUT, "attn_output."},
+    {offsetof(model_layer, query_in), MIX_QUERY_MAP, "attn_q_a."},
+    {offsetof(model_layer, q), MIX_QUERY_MAP, "attn_q_b."},
     {offsetof(model_layer, down), MIX_DOWN, "ffn_down"},
     {offsetof(model_layer, down_t), MIX_DOWN, "ffn_down"},
     {offsetof(model_layer, shared.down), MIX_DOWN, "ffn_down"},

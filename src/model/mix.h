@@ -15,6 +15,7 @@ typedef enum mix_role {
     MIX_KEY,
     MIX_ATTENTION_OUTPUT,
     MIX_DOWN,
+    MIX_QUERY_MAP, /* one of two matrices that make queries */
     MIX_ROLES
 } mix_role;
 
@@ -31,6 +32,7 @@ typedef struct mix_traits {
     uint32_t expert_count;    /* 0: none */
     uint32_t queries_per_key; /* heads of queries that share keys and values */
     bool importance;          /* the error is weighted by importance */
+    bool fine_queries;        /* GLM-5.3-Flash, whose queries bear no coarse format */
     bool falcon;              /* Falcon, for which llama.cpp has mixes of its own */
 } mix_traits;
 
@@ -47,7 +49,8 @@ typedef enum mix_condition {
     FOUR_SHARE,            /* four or more heads of queries share a key */
     EIGHT_EXPERTS,         /* as in Mixtral: exactly eight */
     OTHER_EXPERTS,         /* none, or not eight */
-    OF_EXPERTS             /* the matrix is one of experts */
+    OF_EXPERTS,            /* the matrix is one of experts */
+    FINE_QUERIES           /* mix_traits.fine_queries      */
 } mix_condition;
 
 /* A matrix of this role becomes `to` where the condition holds. */
@@ -70,8 +73,9 @@ const quantize_mix *mix_by_name(const char *name);
 /* Writes the names of all mixes: "q2_k, q3_k_s, ...". */
 void mix_list(char *out, size_t size);
 
-/* Returns why a matrix of that name in GGUF keeps its format whatever is asked for, in a word for reports; NULL: it does not. */
-const char *mix_keeps(const char *name);
+/* Returns why a matrix of that name in GGUF keeps its format in models of a family whatever is asked for, in a word for reports;
+ * NULL: it does not. */
+const char *mix_keeps(const char *family_name, const char *name);
 /* Returns the format that the mix gives a matrix. */
 number_format mix_format(const quantize_mix *mix, const mix_traits *traits, const mix_place *place);
 /* Returns what takes the place of a format whose blocks do not divide a matrix's rows: the one of similar size with

@@ -26,11 +26,14 @@ typedef struct hyperparameters {
     uint32_t per_layer_length;          /* p, values of each layer's own input; 0: there are none */
     uint32_t per_layer_vocabulary;      /* tokens that have rows for them                 */
     uint32_t stream_count;              /* S, streams of the residual; 1                  */
-    uint32_t active_stream;             /* the one that layers run on                     */
+    uint32_t active_stream;             /* the one that layers run on (WIRING_STREAMS)    */
+    uint32_t connection_steps;          /* of stream_connection; 0: its layers have none  */
+    float connection_epsilon;
     uint32_t laurel_rank;               /* r                                              */
     norm_kind norm;
     float norm_epsilon;
     float post_epsilon;                 /* of norms of what blocks add                    */
+    float latent_epsilon;               /* of those within latent attention               */
     bool embedding_norm;                /* embeddings are normed, without weights         */
     float embedding_scale;              /* of embeddings; 1                               */
     float residual_scale;               /* of what blocks add to the residual stream; 1   */
@@ -42,6 +45,8 @@ typedef struct hyperparameters {
     float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
 } hyperparameters;
 
+/* Returns M of stream_connection; 0: there are none. */
+uint32_t hyper_connections(const hyperparameters *h);
 /* Returns what the scores of a position are multiplied with, less one. */
 float hyper_score_gain(const hyperparameters *h, uint32_t position);
 
@@ -93,7 +98,9 @@ typedef struct layer_sizes {
     uint32_t result;                    /* what output matrices of attention read         */
     uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, ..., H * (n + r) */
     uint32_t head_in, head_out;         /* n or C, C or V                                 */
-    uint32_t chosen, index_heads, index_length; /* of chosen positions: how many, J, I; 0: no layer chooses */
+    uint32_t chosen, index_heads, index_length; /* of chosen positions: the most that are seen, J, I; 0: no layer chooses */
+    uint32_t pool;                      /* positions of those that share a score          */
+    uint32_t connections;               /* M of stream_connection; 0: there are none      */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */

@@ -38,7 +38,7 @@ static double network_matrix_bytes(const model_layer *l, const engine_layer *e)
     const router_shape *r = &l->ffn.router;
     double share = r->expert_count > 0 ? (double)r->used / r->expert_count : 1;
     const matrix *all[] = {&l->router, &l->latent_in, &l->latent_out, &l->per_layer_gate, &l->per_layer_output};
-    double bytes = share * (double)matrix_bytes(&l->mask_in);
+    double bytes = share * (double)matrix_bytes(&l->mask_in) + (double)layer_stream_bytes(l);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bytes += (double)matrix_bytes(all[i]);
     return bytes + (e->selector == SELECTOR_LOW_RANK ? (double)matrix_bytes(&e->predictor.fc1) : 0);
@@ -52,6 +52,13 @@ static double position_values(const model_layer *l)
 static double score_values(const model_layer *l)
 {
     return (double)cached_width(index_keys(&l->attention));
+}
+
+/* Returns those that are read to score a position. */
+static double read_to_score(const model_layer *l)
+{
+    const attention_shape *a = &l->attention;
+    return a->index.head_count > 0 ? (double)cached_width(scored_keys(a)) / a->pool : 0;
 }
 
 static double state_values(const model_layer *l)
@@ -293,7 +300,7 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .kv_bytes =
                            l->attention.keys_back == 0 ? (position_values(l) + score_values(l)) * d->value_bytes : 0,
                        .kv_read_bytes = position_values(l) * d->value_bytes,
-                       .kv_score_bytes = score_values(l) * d->value_bytes,
+                       .kv_score_bytes = read_to_score(l) * d->value_bytes,
                        .window = attention_sees(&l->attention),
                        .state_bytes = state_values(l) * sizeof(float),
                        .neurons = f->neuron_count,

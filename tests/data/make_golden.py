@@ -376,6 +376,24 @@ CASES["deepseek32"] = case("DeepseekV32ForCausalLM", "deepseek_v32", n_group=4, 
 CASES["glm-dsa"] = case("GlmMoeDsaForCausalLM", "glm_moe_dsa", num_hidden_layers=5, n_group=1, topk_group=1, rms_norm_eps=1e-5,
                         indexer_types=["full", "shared", "full", "shared", "shared"],
                         rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **INDEXED)
+
+
+def glm5_next(**settings):
+    """GLM-5.3-Flash under the names of its own config; every row but the first fifteen sees a part of the positions before it."""
+    text = case(None, "glm5_next_text", num_hidden_layers=5, rms_norm_eps=1e-5, mla_use_nope=True,
+                layer_types=["linear_attention", "full_attention", "full_attention", "linear_attention", "full_attention"],
+                linear_attn_config={"head_dim": 16, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+                mhc=True, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20, index_kpool=4, index_kpool_always_select_tail=True,
+                mlp_layer_types=["dense"] + ["sparse"] * 4, swiglu_limit=1.5, n_group=1, topk_group=1,
+                indexer_types=["full", "full", "shared", "full", "full"],
+                **{**INDEXED, "qk_rope_head_dim": 0, "qk_nope_head_dim": 24, **settings})
+    return {"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next", "tie_word_embeddings": False,
+            "text_config": text,
+            "vision_config": dict(model_type="glm5_next_vision", depth=1, hidden_size=16, intermediate_size=16, num_heads=2,
+                                  out_hidden_size=64, projection_intermediate_size=16, image_size=28, patch_size=14)}
+
+
+CASES["glm5-next"] = glm5_next()
 # a layer that sees everything rotates, the next one with a window does not
 SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
              logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
@@ -408,6 +426,8 @@ def draw(name, tensor, random, tied):
         values = values * 0.2 + float(tensor.float().mean().round())
     elif "conv1d" in name or "conv.conv" in name:
         values = values * 0.5
+    elif name.endswith("_hc.scale"):
+        values = values * 0.2 + 1
     elif len(shape) == 1:
         values = values * 0.2
     elif "embed_tokens" in name:
@@ -704,7 +724,7 @@ def convert(llama_cpp, folder, path):
     with open(os.path.join(folder, "config.json")) as file:
         published = json.load(file)
     # of which transformers renames what the converter reads
-    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash")
+    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
@@ -773,7 +793,8 @@ def make(llama_cpp, out, name):
     for seed in range(100):
         model, random = make_model(name, seed)
         ids, greedy, gap = continue_greedily(model, random)
-        logits, choice = logits_and_choice(model, ids + greedy, CASES[name].get("index_topk"))
+        text = CASES[name].get("text_config", CASES[name])
+        logits, choice = logits_and_choice(model, ids + greedy, text.get("index_topk", 0) // text.get("index_kpool", 1))
         if gap >= SMALLEST_GAP and choice >= SMALLEST_CHOICE:
             break
     if "quantization_config" not in CASES[name]:

@@ -228,18 +228,18 @@ INLINE uint seen_at(LOCAL const uint *list, uint p)
     return list ? list[p] : p;
 }
 
-/* Computes partial scores of `count` keys with `n` consecutive queries: those of query q and key p are
- * parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the number of lanes that share a key. `whole`:
+/* Computes partial scores of `count` keys, from place `at` of the piece on and `apart` values from one to the next, with `n`
+ * consecutive queries: those of query q and key p are parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the number of lanes that share a key. `whole`:
  * heads are made of whole chunks. */
 INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, size_t at, LOCAL float *parts, uint count,
-                        LOCAL const uint *list, uint length, bool whole, uint format)
+                        LOCAL const uint *list, uint length, uint apart, bool whole, uint format)
 {
     if (!whole) {
         for (uint p = LANE; p < count; p += LANES)
             for (uint q = 0; q < n; q++) {
                 float sum = 0;
                 for (uint i = 0; i < length; i++)
-                    sum += query[q * length + i] * cache_value(keys, at + (size_t)seen_at(list, p) * length + i, format);
+                    sum += query[q * length + i] * cache_value(keys, at + (size_t)seen_at(list, p) * apart + i, format);
                 parts[q * ATTEND_POSITIONS + p] = sum;
             }
         return 1;
@@ -254,7 +254,7 @@ INLINE uint attend_keys(GLOBAL const float *query, uint n, cache_piece keys, siz
             UNROLL
             for (uint q = 0; q < ATTEND_QUERIES; q++)
                 sums[q][a] = wide_zero();
-            rows[a] = at + (size_t)seen_at(list, least(p + a * teams, count - 1)) * length;
+            rows[a] = at + (size_t)seen_at(list, least(p + a * teams, count - 1)) * apart;
         }
         for (uint i = member * ATTEND_CHUNK; i < length; i += team * ATTEND_CHUNK) {
             float8 key[ATTEND_AHEAD];
@@ -413,11 +413,11 @@ INLINE uint list_seen(GLOBAL const uint *seen, bool limited, uint count, LOCAL u
     return limited ? before[SPLIT_WORDS] : count;
 }
 
-/* list: room for a split, where positions are chosen: rows from the position `chosen` on see those whose bits are set in `seen`
+/* list: room for a split, where positions are chosen: rows from the position `limit` on see those whose bits are set in `seen`
  * [T][splits][SPLIT_WORDS]. */
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, GLOBAL const uint *seen,
-                   uint chosen, uint heads, uint kv_heads, uint length, uint window, uint chunked, uint grows,
+                   uint limit, uint heads, uint kv_heads, uint length, uint window, uint chunked, uint grows,
                    uint splits, uint stride_q, uint first_row, uint most_rows, float scale, float softcap, uint group,
                    uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared, LOCAL uint *list)
 {
@@ -432,7 +432,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         uint count = o.begin < o.stop ? o.stop - o.begin : 0;
         if (list && count > 0)
             count = list_seen(seen + ((size_t)o.t * splits + o.split) * SPLIT_WORDS,
-                              step->row[o.t].position >= chosen, count, list);
+                              step->row[o.t].position >= limit, count, list);
         if (count == 0) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
                 out[q * stride + shorter] = LEAST_SCORE;
@@ -447,7 +447,8 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         cache_piece value_piece =
             cache_piece_at(&pages, values, page + (size_t)own * pages.value_piece_bytes, shorter);
         uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, key_piece,
-                                cache_at(o.begin, length), scratch, count, list, length, whole, format);
+                                cache_at(o.begin, length), scratch, count, list, length, length, whole,
+                                format);
         BARRIER();
         NO_UNROLL
         for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */

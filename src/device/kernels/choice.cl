@@ -1,35 +1,74 @@
-/* choice.cl - chosen positions (attention_shape.chosen in model/layer.h): scores of positions, the choice of the highest, and
- * attention to those.
+/* choice.cl - chosen positions (attention_shape.chosen in model/layer.h): keys of pools, scores of pools, or of single positions, the
+ * choice of the highest, and attention to those.
  *
- * Rows before the position `chosen` see all positions and are not scored. */
+ * Rows before the position `limit` see all positions and are not scored. */
+
+/* ------------------------------------------------------------------ keys of pools */
+
+/* Returns a column of the key of the pool that begins at place `at`, in positions, of a page. */
+INLINE float pooled_key(cache_piece keys, cache_piece values, GLOBAL const float *bias, uint at, uint pool, uint length,
+                        uint column, uint format)
+{
+    float most = 0.0f, sum = 0.0f, key = 0.0f;
+    for (uint p = 0; p < pool; p++) {
+        size_t place = (size_t)(at + p) * length + column;
+        float gate = cache_value(values, place, format) + bias[p * length + column];
+        float greater = p == 0 || gate > most ? gate : most, kept = p == 0 ? 0.0f : EXP(most - greater);
+        float weight = EXP(gate - greater);
+        sum = FMA(sum, kept, weight);
+        key = FMA(key, kept, weight * cache_value(keys, place, format));
+        most = greater;
+    }
+    return DIVIDE(key, sum);
+}
+
+/* An item is a row. There is no barrier: PoCL 3.1 loses those behind a loop of as many rounds for all lanes within one of the lanes. */
+#define X(name, FORMAT)                                                                                             \
+    KERNEL(name, P_POOL_KEYS)                                                                                       \
+    {                                                                                                               \
+        cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};                \
+        for (uint t = GROUP; t < step->count; t += GROUPS) {                                                        \
+            uint position = step->row[t].position, first = (position + 1 - pool) % ATTEND_POSITIONS;                \
+            size_t page = cache_page(&cache, step->row[t].sequence, position);                                      \
+            cache_piece of_keys = cache_piece_at(&cache, keys, page, length);                                       \
+            cache_piece of_gates = cache_piece_at(&cache, values, page, length);                                    \
+            for (uint i = LANE; i < length && (position + 1) % pool == 0; i += LANES)                               \
+                key[(size_t)t * stride + i] = pooled_key(of_keys, of_gates, bias, first, pool, length, i, FORMAT); \
+        }                                                                                                           \
+    }
+X(pool_keys_f32, CACHE_F32)
+X(pool_keys_f16, CACHE_F16)
+X(pool_keys_q8_0, CACHE_Q8_0)
+#undef X
 
 /* ------------------------------------------------------------------ scores */
 
-/* An item is a split of a row. Its positions are scored by ATTEND_QUERIES heads at a time, for which attend_keys reads them again:
- * they are in a cache by then. A lane keeps the sums of its positions in `totals`, which no other lane reads. */
+/* An item is a split of a row. Its pools are scored by ATTEND_QUERIES heads at a time, for which attend_keys reads their keys again:
+ * they are in a cache by then. A lane keeps the sums of its pools in `totals`, which no other lane reads. */
 INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL const float *query,
                             GLOBAL const float *weights, GLOBAL const uchar *keys, cache_pages pages,
-                            GLOBAL float *scores, uint chosen, uint heads, uint length, uint splits, uint stride_q,
-                            uint stride_w, uint first_row, uint most_rows, uint group, uint groups,
+                            GLOBAL float *scores, uint limit, uint pool, uint heads, uint length, uint splits,
+                            uint stride_q, uint stride_w, uint first_row, uint most_rows, uint group, uint groups,
                             LOCAL float *parts, LOCAL float *totals)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0;
-    uint items = attend_rows(step, first_row, most_rows) * splits;
+    uint items = attend_rows(step, first_row, most_rows) * splits, most = ATTEND_POSITIONS / pool;
     for (uint item = group; item < items; item += groups) {
         uint t = first_row + item / splits, position = step->row[t].position;
-        uint first = item % splits * ATTEND_POSITIONS, end = least(first + ATTEND_POSITIONS, position + 1);
-        if (position < chosen || first >= end)
+        uint first = item % splits * most, whole_pools = (position + 1) / pool;
+        uint count = first < whole_pools ? least(most, whole_pools - first) : 0;
+        if (position < limit || count == 0)
             continue;
-        size_t begin = cache_page(&pages, step->row[t].sequence, first);
-        for (uint p = LANE; p < ATTEND_POSITIONS; p += LANES)
+        size_t begin = cache_page(&pages, step->row[t].sequence, first * pool);
+        for (uint p = LANE; p < most; p += LANES)
             totals[p] = 0.0f;
         for (uint h = 0; h < heads; h += ATTEND_QUERIES) {
             uint n = least(ATTEND_QUERIES, heads - h);
             uint team = attend_keys(query + (size_t)t * stride_q + (size_t)h * length, n,
-                                    cache_piece_at(&pages, keys, begin, length), 0, parts, end - first,
-                                    (LOCAL const uint *)0, length, whole, format);
+                                    cache_piece_at(&pages, keys, begin, length), (size_t)(pool - 1) * length, parts,
+                                    count, (LOCAL const uint *)0, length, pool * length, whole, format);
             BARRIER();
-            for (uint p = LANE; p < end - first; p += LANES)
+            for (uint p = LANE; p < count; p += LANES)
                 for (uint q = 0; q < n; q++) {
                     float score = 0.0f;
                     for (uint member = 0; member < team; member++)
@@ -39,8 +78,8 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
                 }
             BARRIER(); /* before the next heads overwrite parts */
         }
-        for (uint p = LANE; p < end - first; p += LANES)
-            scores[(size_t)item * ATTEND_POSITIONS + p] = totals[p];
+        for (uint p = LANE; p < count; p += LANES)
+            scores[(size_t)item * most + p] = totals[p];
     }
 }
 
@@ -50,8 +89,8 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};               \
-        score_positions(FORMAT, step, query, weights, keys, cache, scores, chosen, heads, length, splits, stride_q, \
-                        stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);                             \
+        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, heads, length, splits,     \
+                        stride_q, stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);                   \
     }
 X(score_positions_f32, CACHE_F32)
 X(score_positions_f16, CACHE_F16)
@@ -69,12 +108,36 @@ INLINE uint count_from(GLOBAL const float *scores, uint n, uint rank, LOCAL uint
     return group_sum_uint(count, scratch);
 }
 
-/* Sets the bits of the positions above a rank, and of the first `equal` of those that have it. */
-INLINE void set_bits(GLOBAL const float *scores, uint n, uint rank, uint equal, GLOBAL uint *seen, LOCAL uint *counts,
-                     LOCAL uint *stretches)
+/* Returns the bits of the word-th 32 positions of 32 pools, of the bits of those. */
+INLINE uint spread_bits(uint bits, uint word, uint pool)
 {
-    uint words = (n + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * SPLIT_WORDS, done = 0;
-    for (uint base = 0; base < words; base += LANES) {
+    if (pool == 1)
+        return bits;
+    if (pool >= 32)
+        return bits >> word * 32 / pool & 1 ? 0xffffffffu : 0;
+    uint out = 0, of_pool = (1u << pool) - 1, pools = 32 / pool;
+    for (uint k = 0; k < pools; k++)
+        out |= bits >> (word * pools + k) & 1 ? of_pool << k * pool : 0;
+    return out;
+}
+
+/* Returns the bits of the word-th 32 positions that lie in [begin, end), which is shorter than 32 or ends with the word. */
+INLINE uint bits_between(uint word, uint begin, uint end)
+{
+    uint from = begin > 32 * word ? begin : 32 * word, to = least(end, 32 * word + 32);
+    if (from >= to)
+        return 0;
+    uint below = to - from == 32 ? 0xffffffffu : (1u << (to - from)) - 1;
+    return below << from % 32;
+}
+
+/* Sets the bits of the positions of the n pools above a rank, of the first `equal` of those that have it, and of the positions after
+ * them: in all `positions`. A lane takes 32 pools, whose positions have `pool` words. */
+INLINE void set_bits(GLOBAL const float *scores, uint n, uint rank, uint equal, uint pool, uint positions,
+                     GLOBAL uint *seen, LOCAL uint *counts, LOCAL uint *stretches)
+{
+    uint words = (positions + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * SPLIT_WORDS, done = 0;
+    for (uint base = 0; base * pool < words; base += LANES) {
         uint w = base + LANE, above = 0, tied = 0, all;
         for (uint i = 0; i < 32 && 32 * w + i < n; i++) {
             uint own = rank_of(scores[32 * w + i]);
@@ -86,8 +149,8 @@ INLINE void set_bits(GLOBAL const float *scores, uint n, uint rank, uint equal, 
             above |= tied & (0u - tied);
             tied &= tied - 1;
         }
-        if (w < words)
-            seen[w] = above;
+        for (uint k = w * pool; k < least(words, w * pool + pool); k++)
+            seen[k] = spread_bits(above, k - w * pool, pool) | bits_between(k, n * pool, positions);
         done += all;
     }
 }
@@ -100,15 +163,16 @@ KERNEL(choose, P_CHOOSE)
     LOCAL_ARRAY(uint, stretches, MOST_LANES / COMPACT_STRETCH + 1);
     uint rows = attend_rows(step, first_row, most_rows);
     for (uint item = GROUP; item < rows; item += GROUPS) {
-        uint t = first_row + item, n = step->row[t].position + 1, rank = 0;
-        GLOBAL const float *row = scores + (size_t)item * splits * ATTEND_POSITIONS;
+        uint t = first_row + item, positions = step->row[t].position + 1, n = positions / pool, rank = 0;
+        GLOBAL const float *row = scores + (size_t)item * splits * (ATTEND_POSITIONS / pool);
         if (n <= chosen)
             continue;
         for (uint bit = 0x80000000u; bit != 0; bit >>= 1)
             if (count_from(row, n, rank | bit, scratch) >= chosen)
                 rank |= bit;
         uint above = rank == 0xffffffffu ? 0 : count_from(row, n, rank + 1, scratch);
-        set_bits(row, n, rank, chosen - above, seen + (size_t)t * splits * SPLIT_WORDS, counts, stretches);
+        set_bits(row, n, rank, chosen - above, pool, positions, seen + (size_t)t * splits * SPLIT_WORDS, counts,
+                 stretches);
         BARRIER(); /* before the next row's counts */
     }
 }
@@ -123,7 +187,7 @@ KERNEL(choose, P_CHOOSE)
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                              \
         LOCAL_ARRAY(uint, list, ATTEND_POSITIONS);                                                                \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};              \
-        attend(FORMAT, step, query, keys, values, cache, partial, seen, chosen, heads, kv_heads, length, 0, 0, 0, \
+        attend(FORMAT, step, query, keys, values, cache, partial, seen, limit, heads, kv_heads, length, 0, 0, 0, \
                splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared,   \
                list);                                                                                             \
     }

@@ -91,10 +91,10 @@ KERNEL(kda_prepare, P_KDA_PREPARE)
         GLOBAL float *asked = row + WKV_ASKED * pitch;
         float of_query = DIVIDE(unit_scale(query, length, shared), SQRT((float)length));
         float of_key = unit_scale(key, length, shared);
-        float gain = sigmoid_of(x[(size_t)t * stride + WKV_SHARE * pitch + h]);
+        float gain = sigmoid_of(x[(size_t)t * stride + WKV_SHARE * pitch + h]), rate = magnitude_of(rates[h]);
         for (uint i = LANE; i < length; i += LANES) {
             float unit = key[i] * of_key, made = decay[i] + bias[head + i];
-            float kept = EXP(lowest < 0.0f ? lowest * sigmoid_of(rates[h] * made) : rates[h] * softplus_of(made));
+            float kept = EXP(lowest < 0.0f ? lowest * sigmoid_of(rate * made) : -rate * softplus_of(made));
             query[i] *= of_query;
             decay[i] = kept;
             asked[i] = kept * unit;

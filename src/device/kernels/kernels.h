@@ -71,7 +71,8 @@
 /* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0.
  * swiglu_clamped has a limit, `activation_threshold` too: with first at most the limit and second within it on both
  * sides, it is first * sigmoid(1.702 first) * (second + 1), always GATING_GATED. silu_limited has one as well, or none, 0:
- * silu(first) at most the limit, times second within it on both sides, GATING_GATED too. The others ignore it. */
+ * silu(first) at most the limit, times second within it on both sides, GATING_GATED too; silu_clamped is the same with
+ * first at most the limit in place of silu(first). The others ignore it. */
 #define KIND_SILU      0
 #define KIND_RELU      1
 #define KIND_RELU2     2
@@ -79,6 +80,7 @@
 #define KIND_GELU_TANH 4
 #define KIND_SWIGLU_CLAMPED 5
 #define KIND_SILU_LIMITED   6
+#define KIND_SILU_CLAMPED   7
 /* `gating` of activate. */
 #define GATING_PLAIN 0 /* h = act(first)                 */
 #define GATING_GATED 1 /* h = act(first) * second        */
@@ -104,7 +106,7 @@
 #define TALLIED_NEURONS   256  /* neurons of one item of tally                                  */
 #define ACCUMULATE_COLUMNS_ITEM 256 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 32      /* columns of one item of reduce                            */
-#define STREAM_COLUMNS    256       /* columns of one item of predict_streams and correct_streams */
+#define STREAM_COLUMNS    256       /* columns of one item of kernels that change streams of the residual */
 #define READ_BYTES        65536     /* bytes of one item of read                                */
 
 /* Parameters after the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. "items" is the number
@@ -215,6 +217,20 @@
     B(float, states) B(const float, products) B(const float, correct) B(const float, scales) B(const float, x) B(float, seen) \
         V(columns) V(streams) V(active) V(apart)
 
+/* Hyper-connections (stream_connection in model/layer.h): `states` is [T][streams][columns], and a token has M = streams *
+ * (2 + streams) weights: before [streams], after [streams], mix [streams][streams].
+ *
+ * weights [T][M] are the products of a matrix with the states of each token, and become the weights by base [M] and scale [3].
+ * items: R */
+#define P_WEIGH_CONNECTIONS(B, V, F)                                                                          \
+    B(const float, states) B(float, weights) B(const float, base) B(const float, scale) V(columns) V(streams) V(steps) \
+        F(epsilon) F(norm_epsilon)
+/* x [T][columns] = sum over i of before[i] * stream i.   items: R * ceil(columns / STREAM_COLUMNS) */
+#define P_COLLAPSE_STREAMS(B, V, F) B(const float, states) B(const float, weights) B(float, x) V(columns) V(streams)
+/* stream i = after[i] * r + sum over j of mix[j][i] * stream j, with the streams as they were before, of r = x less what
+ * collapse_streams makes of them.   items: as above */
+#define P_SPREAD_STREAMS(B, V, F) B(float, states) B(const float, weights) B(const float, x) V(columns) V(streams)
+
 /* Cuts the values of the n neurons of each token, first [T][n]: subtracts m + deviations * s, of their mean m and their
  * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: R */
 #define P_CUT(B, V, F) B(float, first) V(n) F(deviations)
@@ -270,25 +286,32 @@
         B(float, q_scales) B(int, q_sums) V(heads) V(length) V(splits) V(stride) V(gate_length) V(softplus) \
         V(first_row) V(most_rows) F(gain)
 
-/* Chosen positions (attention_shape.chosen in model/layer.h), of rows from the position `chosen` on: of the others nothing is
- * computed or written. Rows and pages as of attend.
+/* Chosen positions (attention_shape.chosen in model/layer.h), of rows from the position `limit` on: of the others nothing is
+ * computed or written. Rows and pages as of attend. `pool` positions, from the first one on, share a score and are chosen together;
+ * pool divides ATTEND_POSITIONS.
  *
- * Scores positions: scores [most_rows][splits][ATTEND_POSITIONS] of those that a row could see = sum over heads of weight *
- * max(0, query . key). query [T][stride_q], of which heads * length are used; weights [T][stride_w], of which heads are; keys
- * have one head.   items: most_rows * splits */
+ * Makes the key of the pools of which a row is the last position, in key [T][stride], from those of its positions and their gates,
+ * the values of the cache: sum of softmax(gate + bias) * key, column by column, bias [pool][length]. The cache has one head.
+ * items: R */
+#define P_POOL_KEYS(B, V, F)                                                                                   \
+    B(float, key) B(const uchar, keys) B(const uchar, values) B(const float, bias) B(const uint, pages) P_PAGES(V)   \
+        V(length) V(pool) V(stride)
+/* Scores pools, by the keys of their last positions: scores [most_rows][splits][ATTEND_POSITIONS / pool] of whole ones that a row
+ * could see = sum over heads of weight * max(0, query . key). query [T][stride_q], of which heads * length are used; weights
+ * [T][stride_w], of which heads are; keys have one head.   items: most_rows * splits */
 #define P_SCORE_POSITIONS(B, V, F)                                                                             \
     B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
-        V(chosen) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
-/* Sets the bits of the `chosen` positions with the highest scores, of equal ones the first, in seen [T][splits][SPLIT_WORDS]: bit
- * p % 32 of word p / 32 is of position p. Those of the row's splits without a chosen position become 0. scores as above; NaN is the
- * highest.   items: most_rows */
-#define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(splits) V(first_row) V(most_rows)
+        V(limit) V(pool) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
+/* Sets the bits of the positions of the `chosen` pools with the highest scores, of equal ones the first, and of those after the last
+ * whole pool, in seen [T][splits][SPLIT_WORDS]: bit p % 32 of word p / 32 is of position p. The other ones of the row's splits become
+ * 0. Rows with no more whole pools see everything. scores as above; NaN is the highest.   items: most_rows */
+#define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(pool) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
-/* attend, without windows and with keys that are values too, of which rows from the position `chosen` on see the positions
+/* attend, without windows and with keys that are values too, of which rows from the position `limit` on see the positions
  * whose bits are set. items: as attend */
 #define P_ATTEND_CHOSEN(B, V, F)                                                                              \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
-        B(float, partial) B(const uint, seen) V(chosen) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
+        B(float, partial) B(const uint, seen) V(limit) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
         V(most_rows) F(scale) F(softcap)
 
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
@@ -359,7 +382,7 @@
     B(float, x) B(const float, parameters) B(float, first_value) V(heads) V(length) V(pitch) V(stride) V(is_first)
 
 /* The same for Kimi Delta Attention: scales each head's query to a length of 1 / sqrt(length) and its key to 1; decay becomes
- * exp(rates[h] * softplus(decay + bias)), or with lowest below 0 exp(lowest / (1 + exp(-rates[h] * (decay + bias)))),
+ * exp(-|rates[h]| * softplus(decay + bias)), or with lowest below 0 exp(lowest / (1 + exp(-|rates[h]| * (decay + bias)))),
  * asked decay * key, and what is removed, like the key, key / (1 + exp(-beta[h])). bias [heads * length], rates [heads].
  * items: R * heads */
 #define P_KDA_PREPARE(B, V, F)                                                                                  \
@@ -494,6 +517,7 @@
     X(norm_neurons, P_NORM_NEURONS, BY_LARGE_GROUP) X(norm_joined, P_NORM_JOINED, BY_LARGE_GROUP) \
     X(place_f32, P_PLACE, BY_GROUP) X(place_f16, P_PLACE, BY_GROUP) X(place_q8_0, P_PLACE, BY_GROUP) \
     X(attend_f32, P_ATTEND, BY_LARGE_GROUP) X(attend_f16, P_ATTEND, BY_LARGE_GROUP) X(attend_q8_0, P_ATTEND, BY_LARGE_GROUP) \
+    X(pool_keys_f32, P_POOL_KEYS, BY_GROUP) X(pool_keys_f16, P_POOL_KEYS, BY_GROUP) X(pool_keys_q8_0, P_POOL_KEYS, BY_GROUP) \
     X(score_positions_f32, P_SCORE_POSITIONS, BY_LARGE_GROUP) X(score_positions_f16, P_SCORE_POSITIONS, BY_LARGE_GROUP) \
     X(score_positions_q8_0, P_SCORE_POSITIONS, BY_LARGE_GROUP) X(choose, P_CHOOSE, BY_LARGE_GROUP) \
     X(attend_chosen_f32, P_ATTEND_CHOSEN, BY_LARGE_GROUP) X(attend_chosen_f16, P_ATTEND_CHOSEN, BY_LARGE_GROUP) \
@@ -504,6 +528,8 @@
     X(kda_prepare, P_KDA_PREPARE, BY_GROUP) \
     X(recur_columns, P_RECUR_COLUMNS, BY_GROUP) X(wkv_finish, P_WKV_FINISH, BY_GROUP) \
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
+    X(weigh_connections, P_WEIGH_CONNECTIONS, BY_LARGE_GROUP) X(collapse_streams, P_COLLAPSE_STREAMS, BY_GROUP) \
+    X(spread_streams, P_SPREAD_STREAMS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
     X(tally, P_TALLY, BY_GROUP) X(move, P_MOVE, BY_GROUP) \
     X(route, P_ROUTE, BY_LARGE_GROUP) X(expand, P_EXPAND, BY_LARGE_GROUP) X(weigh, P_WEIGH, BY_GROUP) \

@@ -139,9 +139,11 @@ INLINE float swiglu_clamped(float gate, float up, float limit)
     return DIVIDE(gate, 1.0f + EXP(-1.702f * gate)) * (up + 1.0f);
 }
 
-/* Returns the product of limited SiLU and limited up of one neuron; limit 0: there is none. NaN stays NaN. */
-INLINE float silu_limited(float gate, float up, float limit)
+/* Returns the product of limited SiLU and limited up of one neuron; limit 0: there is none. first: what SiLU reads is limited, else
+ * what it gives. NaN stays NaN. */
+INLINE float silu_limited(float gate, float up, float limit, bool first)
 {
+    gate = first && limit > 0.0f && gate > limit ? limit : gate;
     float value = DIVIDE(gate, 1.0f + EXP(-gate));
     if (limit > 0.0f) {
         value = value > limit ? limit : value;
@@ -159,10 +161,11 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
         float value = first[i] + (biased && first_bias ? first_bias[neuron] : 0.0f);
-        if (kind == KIND_SWIGLU_CLAMPED || kind == KIND_SILU_LIMITED) {
+        if (kind == KIND_SWIGLU_CLAMPED || kind == KIND_SILU_LIMITED || kind == KIND_SILU_CLAMPED) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
-            first[i] = kind == KIND_SILU_LIMITED ? silu_limited(value, other, activation_threshold)
-                                                 : swiglu_clamped(value, other, activation_threshold);
+            first[i] = kind == KIND_SWIGLU_CLAMPED
+                           ? swiglu_clamped(value, other, activation_threshold)
+                           : silu_limited(value, other, activation_threshold, kind == KIND_SILU_CLAMPED);
             continue;
         }
         float result = activated(value, kind, activation_threshold);

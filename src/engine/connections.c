@@ -1,0 +1,176 @@
+/* connections.c - see connections.h. A block adds its result to what it has read, as blocks do that have one stream, whichever side
+ * computes it: so that result is x less what was read, which follows from the streams once more. */
+#include "connections.h"
+
+#include "products.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct connecting {
+    const hearth_session *s;
+    const stream_connection *c;
+} connecting;
+
+static void run(const connecting *job, size_t count, void (*work)(void *, size_t, size_t, unsigned))
+{
+    connecting own = *job;
+    pool_run(job->s->engine->runtime->threads, count, 1, work, &own);
+}
+
+/* Returns the streams [S][d] of a row, and its weights [M]. */
+static float *streams_of(const hearth_session *s, size_t row)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    return s->scratch.streams + row * h->stream_count * (size_t)h->embedding_length;
+}
+
+static float *weights_of(const hearth_session *s, size_t row)
+{
+    return s->scratch.stream_weights + row * hyper_connections(&s->engine->model->hyper);
+}
+
+/* ------------------------------------------------------------------ weights */
+
+/* Turns a row into its shares exp(x) / sum, plus epsilon. */
+static void softmax(float *row, uint32_t n, float epsilon)
+{
+    float most = row[0], sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        most = row[i] > most ? row[i] : most;
+    for (uint32_t i = 0; i < n; i++)
+        sum += row[i] = expf(row[i] - most);
+    for (uint32_t i = 0; i < n; i++)
+        row[i] = row[i] / sum + epsilon;
+}
+
+/* Divides n values that lie so far apart by their sum plus epsilon. */
+static void divide_by_sum(float *values, uint32_t n, uint32_t apart, float epsilon)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += values[i * apart];
+    for (uint32_t i = 0; i < n; i++)
+        values[i * apart] /= sum + epsilon;
+}
+
+/* Brings the sums of all columns, and of all rows, close to 1, with Sinkhorn's iteration. mix [from][to]. */
+static void balance(const hyperparameters *h, float *mix)
+{
+    uint32_t n = h->stream_count;
+    for (uint32_t i = 0; i < n; i++)
+        softmax(mix + i * n, n, h->connection_epsilon);
+    for (uint32_t step = 0; step < h->connection_steps; step++) {
+        for (uint32_t i = 0; step > 0 && i < n; i++)
+            divide_by_sum(mix + i * n, n, 1, h->connection_epsilon);
+        for (uint32_t i = 0; i < n; i++)
+            divide_by_sum(mix + i, n, n, h->connection_epsilon);
+    }
+}
+
+/* Makes the weights of a row of the products m [M] with its streams. */
+static void weigh(const connecting *job, const float *streams, float *m)
+{
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    uint32_t n = h->stream_count, all = hyper_connections(h);
+    size_t values = (size_t)n * h->embedding_length;
+    double squares = 0;
+    for (size_t i = 0; i < values; i++)
+        squares += (double)streams[i] * (double)streams[i];
+    float factor = (float)(1 / sqrt(squares / (double)values + (double)h->norm_epsilon));
+    for (uint32_t i = 0; i < all; i++)
+        m[i] = m[i] * factor * job->c->scale[i / n < 2 ? i / n : 2] + job->c->base[i];
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        float share = 1 / (1 + expf(-m[i]));
+        m[i] = i < n ? share + h->connection_epsilon : 2 * share;
+    }
+    balance(h, m + (size_t)2 * n);
+}
+
+/* ------------------------------------------------------------------ streams */
+
+/* Sets x to what a block reads of the streams. */
+static void collapse(const hyperparameters *h, const float *streams, const float *before, float *x)
+{
+    size_t d = h->embedding_length;
+    for (size_t c = 0; c < d; c++)
+        x[c] = before[0] * streams[c];
+    for (uint32_t i = 1; i < h->stream_count; i++)
+        for (size_t c = 0; c < d; c++)
+            x[c] += before[i] * streams[i * d + c];
+}
+
+/* Items are rows. */
+static void collapse_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    for (size_t t = begin; t < end; t++) {
+        float *m = weights_of(job->s, t);
+        weigh(job, streams_of(job->s, t), m);
+        collapse(h, streams_of(job->s, t), m, job->s->scratch.x + t * h->embedding_length);
+    }
+}
+
+void connections_collapse(hearth_session *s, const stream_connection *c, size_t count)
+{
+    multiply(s, s->scratch.streams, count, &(product){&c->weights, s->scratch.stream_weights}, 1);
+    run(&(connecting){s, c}, count, collapse_rows);
+}
+
+/* Items are rows. Needs scratch.added. */
+static void spread_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    uint32_t n = h->stream_count;
+    size_t d = h->embedding_length;
+    for (size_t t = begin; t < end; t++) {
+        float *streams = streams_of(job->s, t), *read = job->s->scratch.added + t * d;
+        const float *x = job->s->scratch.x + t * d, *before = weights_of(job->s, t), *after = before + n;
+        const float *mix = after + n;
+        collapse(h, streams, before, read);
+        for (size_t c = 0; c < d; c++) {
+            float old[STREAM_LIMIT], result = x[c] - read[c];
+            for (uint32_t i = 0; i < n; i++)
+                old[i] = streams[i * d + c];
+            for (uint32_t i = 0; i < n; i++) {
+                float sum = after[i] * result;
+                for (uint32_t j = 0; j < n; j++)
+                    sum += mix[j * n + i] * old[j];
+                streams[i * d + c] = sum;
+            }
+        }
+    }
+}
+
+void connections_spread(hearth_session *s, size_t count)
+{
+    run(&(connecting){.s = s}, count, spread_rows);
+}
+
+/* ------------------------------------------------------------------ begin and end */
+
+void connections_begin(hearth_session *s, size_t count)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    size_t d = h->embedding_length;
+    for (size_t t = 0; t < count; t++)
+        for (uint32_t i = 0; i < h->stream_count; i++)
+            memcpy(streams_of(s, t) + i * d, s->scratch.x + t * d, d * sizeof(float));
+}
+
+void connections_end(hearth_session *s, size_t count)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    const float shares[STREAM_LIMIT] = {1, 1, 1, 1, 1, 1, 1, 1};
+    size_t d = h->embedding_length;
+    for (size_t t = 0; t < count; t++) {
+        float *x = s->scratch.x + t * d;
+        collapse(h, streams_of(s, t), shares, x);
+        for (size_t c = 0; c < d; c++)
+            x[c] /= (float)h->stream_count;
+    }
+}

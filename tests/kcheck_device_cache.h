@@ -1,0 +1,36 @@
+/* kcheck_device_cache.h - what the checks of devices' kernels that read a cache of keys and values share: heads, rows and contexts of
+ * any size, and a cache in pages for them. */
+#ifndef TESTS_KCHECK_DEVICE_CACHE_H
+#define TESTS_KCHECK_DEVICE_CACHE_H
+
+#include "kcheck_device_arrays.h"
+
+typedef struct shape {
+    size_t heads, kv_heads, length, value_length, context, sequences, stride_q, stride_k;
+    uint32_t count, sequence[CHECKED_ROWS], position[CHECKED_ROWS];
+    /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
+     * all. */
+    number_format format;
+    size_t table, positions, piece, value_piece, page, cached;
+    uint32_t *pages; /* [sequences][table] */
+} shape;
+
+/* Lengths of heads that are checked. */
+enum { HEAD_LENGTHS = 13 };
+
+/* Returns the same shape, of which keys are what values are. */
+shape values_of(const shape *p);
+/* Lays the cache out in pages, in any order: more than the sequences have. */
+void lay_out_pages(shape *p, uint64_t *rng);
+/* Returns the s-th shape. shortens: values may be shorter than keys. */
+shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng);
+room step_of(device *d, const shape *p);
+room pages_of(device *d, const shape *p);
+/* Returns where the piece of a head begins that has a position. */
+size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position);
+/* What a cache has of some positions: value i of a position. */
+float cached(const shape *p, const void *cache, size_t sequence, size_t kv_head, size_t position, size_t i);
+/* Returns a cache whose values are of ordinary size, whatever lies where. */
+void *random_cache(const shape *p, uint64_t *rng);
+
+#endif

@@ -1,0 +1,251 @@
+/* kcheck_device_choice.c - the kernels of devices for chosen positions: keys of pools, scores, and the choice (attention to those that
+ * were chosen is checked with other attention). */
+#include "kcheck_device_cache.h"
+
+#include "../src/base/float_order.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ the choice of positions */
+
+/* Positions of a pool: all that are possible. */
+static const uint32_t pools[] = {1, 4, 2, 16, 128, 8, 32, 1, 64};
+
+/* Queries, weights and keys of one head that score positions; most of them are whole numbers, so that scores are often equal. */
+typedef struct scored {
+    shape p;
+    float *query, *weights;
+    void *keys;
+    size_t splits, stride_w;
+    uint32_t limit, pool;
+    size_t row; /* scores of a row */
+} scored;
+
+/* Returns a shape with one head of keys. */
+static shape shape_of_one(check *c, number_format format, size_t s, uint64_t *rng)
+{
+    shape p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, false, rng);
+    p.heads = p.heads / p.kv_heads;
+    p.kv_heads = 1;
+    free(p.pages);
+    lay_out_pages(&p, rng);
+    return p;
+}
+
+static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng)
+{
+    scored a = {.p = shape_of_one(c, format, s, rng), .pool = pools[s % COUNT_OF(pools)]};
+    a.splits = (a.p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
+    a.row = a.splits * (ATTEND_POSITIONS / a.pool);
+    a.stride_w = a.p.heads + random_below(rng, 3);
+    a.limit = 1 + (uint32_t)random_below(rng, a.p.context);
+    a.query = rough_array(a.p.count * a.p.stride_q, rng);
+    a.weights = rough_array(a.p.count * a.stride_w, rng);
+    a.keys = random_cache(&a.p, rng);
+    return a;
+}
+
+/* Returns whether a row needs the score of a pool: it does not see everything, and the pool is whole. */
+static bool needs_score(const scored *a, size_t t, size_t i)
+{
+    return a->p.position[t] >= a->limit && i < (a->p.position[t] + (size_t)1) / a->pool;
+}
+
+/* Scores against double precision, of the keys of the last positions of pools. */
+static void check_scores(check *c, const scored *a, const float *got)
+{
+    const shape *p = &a->p;
+    for (size_t t = 0; t < p->count; t++)
+        for (size_t i = 0; needs_score(a, t, i); i++) {
+            double want = 0, magnitude = 0;
+            for (size_t h = 0; h < p->heads; h++) {
+                double sum = 0, size = 0, weight = a->weights[t * a->stride_w + h];
+                for (size_t k = 0; k < p->length; k++) {
+                    double term = (double)a->query[t * p->stride_q + h * p->length + k] *
+                                  cached(p, a->keys, p->sequence[t], 0, (i + 1) * a->pool - 1, k);
+                    sum += term;
+                    size += fabs(term);
+                }
+                want += weight * fmax(sum, 0);
+                magnitude += fabs(weight) * size;
+            }
+            expect_close(c, i, want, got[t * a->row + i],
+                         magnitude * (double)(p->length + p->heads + 2) * EPSILON + TINY);
+        }
+}
+
+static void check_score_positions(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    for (size_t s = 0; s < 3 * HEAD_LENGTHS; s++) {
+        scored a = scored_new(c, format, s, rng);
+        const shape *p = &a.p;
+        size_t scores = p->count * a.row;
+        float *before = rough_array(scores, rng);
+        room rooms[] = {step_of(d, p),
+                        float_room(d, a.query, p->count * p->stride_q),
+                        float_room(d, a.weights, p->count * a.stride_w),
+                        room_new(d, a.keys, p->cached),
+                        pages_of(d, p),
+                        float_room(d, before, scores)};
+        uint32_t most =
+            s % 2 ? p->count : 1 + (p->count - 1) / 3; /* rows at a time, whose scores take one another's place */
+        float *got = array_new(scores, sizeof *got);
+        for (uint32_t first = 0; first < p->count; first += most) {
+            size_t n = p->count - first < most ? p->count - first : most;
+            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                      room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
+                      UINT(p->positions), room_of(&rooms[5]), UINT(a.limit), UINT(a.pool), UINT(p->heads),
+                      UINT(p->length), UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
+            float *some = content_of(c, &rooms[5]);
+            memcpy(got + first * a.row, some, n * a.row * sizeof *got);
+            free(some);
+        }
+        check_scores(c, &a, got);
+        for (size_t i = 0; i < scores; i++) {
+            bool needed = needs_score(&a, i / a.row, i % a.row);
+            expect(c, "a score that nobody needs was written", needed || most < p->count || got[i] == before[i]);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(a.query), free(a.weights), free(a.keys), free(p->pages), free(before), free(got);
+    }
+}
+
+/* The choice against counting: a pool is chosen if fewer than `chosen` are better, higher or as high and earlier, and with it all its
+ * positions; those after the last whole pool are, too. Scores have few values, so that many are equal; zeros have both signs, and NaN
+ * is the highest. */
+static void check_choice(check *c, const float *own, size_t positions, size_t pool, size_t chosen, const uint32_t *seen,
+                         uint64_t *rng)
+{
+    size_t n = positions / pool, end = (positions + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * ATTEND_POSITIONS;
+    for (size_t p = 0; p < end; p += 1 + positions / 500 * random_below(rng, 9)) {
+        size_t i = p / pool, better = i < n ? 0 : chosen;
+        for (size_t k = 0; k < n && better < chosen; k++)
+            better +=
+                float_place(own[k]) > float_place(own[i]) || (k < i && float_place(own[k]) == float_place(own[i]));
+        bool want = better < chosen || (i >= n && p < positions);
+        expect(c, "the positions with the highest scores are chosen", (seen[p / 32] >> p % 32 & 1) == want);
+    }
+}
+
+static void check_choose(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 90; s++) {
+        shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, false, rng);
+        uint32_t pool = pools[s % COUNT_OF(pools)];
+        size_t splits = (p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS, words = splits * SPLIT_WORDS;
+        size_t row = splits * (ATTEND_POSITIONS / pool), count = p.count * row;
+        uint32_t chosen = 1 + (uint32_t)random_below(rng, p.context / pool + 1),
+                 values = 1 + (uint32_t)random_below(rng, 50), middle = values / 2;
+        float *scores = rough_array(count, rng);
+        for (size_t i = 0; s % 2 == 0 && i < count; i++)
+            scores[i] = ((float)random_below(rng, values) - (float)middle) * (random_below(rng, 2) ? 1 : -1);
+        for (size_t i = 0; i < count; i += 1 + random_below(rng, 400))
+            scores[i] = s % 5 == 0 ? NAN : scores[i];
+        uint32_t *before = array_new(p.count * words, sizeof *before);
+        for (size_t i = 0; i < p.count * words; i++)
+            before[i] = (uint32_t)random_bits(rng);
+        room rooms[] = {step_of(d, &p), word_room(d, before, p.count * words)};
+        uint32_t most =
+            s % 4 < 2 ? p.count : 1 + (p.count - 1) / 3; /* rows at a time, each time with scores of theirs alone */
+        for (uint32_t first = 0; first < p.count; first += most) {
+            size_t n = p.count - first < most ? p.count - first : most;
+            room some = float_room(d, scores + first * row, n * row);
+            DEVICE_DO(c, d, DEVICE_choose, most, room_of(&rooms[0]), room_of(&some), room_of(&rooms[1]), UINT(chosen),
+                      UINT(pool), UINT(splits), UINT(first), UINT(most));
+            room_free(&some);
+        }
+        uint32_t *seen = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < p.count; t++) {
+            size_t positions = p.position[t] + (size_t)1;
+            if (positions / pool <= chosen)
+                expect_same(c, "bits of a row that sees everything", before + t * words, seen + t * words, words * 4);
+            else
+                check_choice(c, scores + t * row, positions, pool, chosen, seen + t * words, rng);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(scores), free(before), free(seen), free(p.pages);
+    }
+}
+
+/* ------------------------------------------------------------------ keys of pools */
+
+/* A column of the key of a pool, from what is stored, and how far off it may be: a weight is off by what the rounding of a gate and
+ * its bias makes of it, and by as many exps as there are positions. */
+static bounded pooled(const shape *p, const void *keys, const void *gates, const float *bias, uint32_t pool, size_t t,
+                      size_t i)
+{
+    size_t first = p->position[t] + (size_t)1 - pool;
+    double most = -INFINITY, size = 0, sum = 0, key = 0, magnitude = 0, gate[ATTEND_POSITIONS];
+    for (size_t k = 0; k < pool; k++) {
+        gate[k] = (double)cached(p, gates, p->sequence[t], 0, first + k, i) + (double)bias[k * p->length + i];
+        most = fmax(most, gate[k]);
+        size = fmax(size, fabs(gate[k]));
+    }
+    for (size_t k = 0; k < pool; k++) {
+        double weight = exp(gate[k] - most), value = cached(p, keys, p->sequence[t], 0, first + k, i);
+        sum += weight;
+        key += weight * value;
+        magnitude += weight * fabs(value);
+    }
+    double slip = 4 * size * EPSILON + (pool + 2) * (EXP_ERROR + 4 * EPSILON);
+    return (bounded){key / sum, magnitude / sum * 2 * slip + TINY * (1 + pool * magnitude)};
+}
+
+static void check_pool_keys(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * HEAD_LENGTHS; s++) {
+        shape p = shape_of_one(c, format, s, rng);
+        uint32_t pool = pools[s % COUNT_OF(pools)];
+        for (size_t t = 0; t < p.count; t++) { /* so that many end one: the kernel changes nothing that others read */
+            uint32_t last = p.position[t] / pool * pool + pool - 1;
+            if (random_below(rng, 2) && last < p.context)
+                p.position[t] = last;
+        }
+        void *keys = random_cache(&p, rng), *gates = random_cache(&p, rng);
+        float *bias = rough_array(pool * p.length, rng), *key = rough_array(p.count * p.stride_k, rng);
+        room rooms[] = {step_of(d, &p),
+                        float_room(d, key, p.count * p.stride_k),
+                        room_new(d, keys, p.cached),
+                        room_new(d, gates, p.cached),
+                        float_room(d, bias, pool * p.length),
+                        pages_of(d, &p)};
+        DEVICE_DO(c, d, kernel, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), UINT(p.table), UINT(p.page),
+                  UINT(p.piece), UINT(p.positions), UINT(p.length), UINT(pool), UINT(p.stride_k));
+        float *own = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < p.count; t++) {
+            float *before = key + t * p.stride_k, *made = own + t * p.stride_k;
+            for (size_t i = 0; i < p.length && (p.position[t] + 1) % pool == 0; i++) {
+                bounded want = pooled(&p, keys, gates, bias, pool, t, i);
+                expect_close(c, i, want.value, made[i], want.error);
+                before[i] = made[i];
+            }
+            expect_same(c, "what ends no pool, and what is no key", before, made, p.stride_k * sizeof *key);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(keys), free(gates), free(bias), free(key), free(own), free(p.pages);
+    }
+}
+
+void check_device_choice(check *c, device *d, uint64_t *rng)
+{
+    static const struct {
+        const char *pools, *scores;
+        device_kernel pool, score;
+        number_format format;
+    } all[] = {
+        {"pool_keys_f32", "score_positions_f32", DEVICE_pool_keys_f32, DEVICE_score_positions_f32, FORMAT_F32},
+        {"pool_keys_f16", "score_positions_f16", DEVICE_pool_keys_f16, DEVICE_score_positions_f16, FORMAT_F16},
+        {"pool_keys_q8_0", "score_positions_q8_0", DEVICE_pool_keys_q8_0, DEVICE_score_positions_q8_0, FORMAT_Q8_0}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        check_begin(c, all[i].pools);
+        check_pool_keys(c, d, all[i].pool, all[i].format, rng);
+        check_begin(c, all[i].scores);
+        check_score_positions(c, d, all[i].score, all[i].format, rng);
+    }
+    check_begin(c, "choose");
+    check_choose(c, d, rng);
+}
