@@ -48,6 +48,32 @@ static void step_with_drafts(void **state)
     golden_expect_of(m, "step3p5");
 }
 
+/* Those of GLM-5.3-Flash have one, too; which layers choose is said of the others alone. One limit may be that of all networks, and
+ * of every layer. */
+static void glm5_with_drafts(void **state)
+{
+    (void)state;
+    static const uint32_t kv_heads[] = {0, 1, 1, 0, 1, 1};
+    static const char one_limit[] = "glm5-next.swiglu_clamp_exp", other_limit[] = "glm5-next.swiglu_clamp_shexp";
+    hearth_error error;
+    hearth_model *m;
+    checkpoint *c = open_golden("glm5-next");
+    stack_check(checkpoint_set_u32(c, "glm5-next.block_count", 6, &error), &error);
+    stack_check(checkpoint_set_u32(c, "glm5-next.nextn_predict_layers", 1, &error), &error);
+    stack_check(checkpoint_set_numbers(c, "glm5-next.attention.head_count_kv", VALUE_U32, kv_heads, 6, &error), &error);
+    stack_check(checkpoint_remove_key(c, one_limit, &error), &error);
+    stack_check(checkpoint_remove_key(c, other_limit, &error), &error);
+    stack_check(checkpoint_set_f32(c, one_limit, 1.5f, &error), &error);
+    const stored_tensor *norm = checkpoint_find_tensor(c, "blk.1.attn_norm.weight");
+    assert_non_null(norm);
+    stored_tensor draft = *norm;
+    draft.name = "blk.5.nextn.enorm.weight";
+    stack_check(checkpoint_add_tensor(c, &draft, &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    assert_int_equal(m->hyper.layer_count, 5);
+    golden_expect_of(m, "glm5-next");
+}
+
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
 static void sigmoids_unsaid(void **state)
 {
@@ -272,9 +298,10 @@ static void cohere_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cohere_files),          cmocka_unit_test(step_with_drafts),
-        cmocka_unit_test(sigmoids_unsaid),       cmocka_unit_test(keys_and_values_joined),
-        cmocka_unit_test(latent_keys_of_others), cmocka_unit_test(norms_of_others),
-        cmocka_unit_test(short_values_joined),   cmocka_unit_test(short_values_of_others)};
+        cmocka_unit_test(cohere_files),           cmocka_unit_test(step_with_drafts),
+        cmocka_unit_test(glm5_with_drafts),       cmocka_unit_test(sigmoids_unsaid),
+        cmocka_unit_test(keys_and_values_joined), cmocka_unit_test(latent_keys_of_others),
+        cmocka_unit_test(norms_of_others),        cmocka_unit_test(short_values_joined),
+        cmocka_unit_test(short_values_of_others)};
     return run_group(tests, NULL, NULL);
 }

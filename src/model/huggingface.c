@@ -109,6 +109,8 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
         TRY(take_default(r, s, field, &found));
     if (!found)
         return HEARTH_OK;
+    if (field == &r->layer.attention.head_length && *field == 0 && r->family->latent_attention)
+        return HEARTH_OK; /* it is said of what rotates, and nothing does */
     if (field == &r->layer.ffn.neuron_count && r->family->width_adjusted)
         TRY(adjust_width(r, field));
     TRY(hyper_check_size(s, *field, r->name, "", key, r->error));

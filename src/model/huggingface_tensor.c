@@ -273,6 +273,19 @@ static const tensor_rule *find_rule(const folder_reader *r, const char *name, ui
     return rule;
 }
 
+/* Returns the number of the layer in the name of a tensor that has no rule; UINT32_MAX where it names none of the text's. */
+static uint32_t layer_of_name(const char *name)
+{
+    static const char *const before[] = {"model.", "model.language_model.", "language_model.model."};
+    uint32_t number;
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        size_t length = strlen(before[i]);
+        if (strncmp(name, before[i], length) == 0 && sscanf(name + length, "layers.%" SCNu32 ".", &number) == 1)
+            return number;
+    }
+    return UINT32_MAX;
+}
+
 /* Returns whether a tensor takes no part in the text model: one for pictures or sound, or of a draft head, which guesses
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
@@ -280,10 +293,10 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
     static const char *const others[] = {
         "vision_model.", "vision_tower.", "multi_modal_projector.", "audio_tower.",       "visual.",
         "embed_vision.", "embed_audio.",  "vision_adapter.",        "vision_projection.", "vit_large_projector."};
-    uint32_t layers = r->hyper.layer_count, number;
+    uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;
-    if (!rule && sscanf(name, "model.layers.%" SCNu32 ".", &number) == 1)
+    if (number != UINT32_MAX)
         return number >= layers && number - layers < r->draft_layers;
     if (rule && strchr(rule->folder_name, '%'))
         return layer >= layers && layer - layers < r->draft_layers;
