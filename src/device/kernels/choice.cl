@@ -60,7 +60,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         if (position < limit || count == 0)
             continue;
         size_t begin = cache_page(&pages, step->row[t].sequence, first * pool);
-        for (uint p = LANE; p < most; p += LANES)
+        for (uint p = LANE; p < count; p += LANES)
             totals[p] = 0.0f;
         for (uint h = 0; h < heads; h += ATTEND_QUERIES) {
             uint n = least(ATTEND_QUERIES, heads - h);
