@@ -243,6 +243,34 @@ static void who_chooses(void **state)
     }
 }
 
+/* What the key says of recurrent layers is not asked: one that shares sees the choice of the last layer before it that attends. */
+static void recurrent_layers_choose_nothing(void **state)
+{
+    (void)state;
+    static const char key[] = "glm5-next.attention.indexer.types";
+    static const struct {
+        uint8_t types[5];
+        uint32_t back; /* of the last layer; 0: it is refused */
+    } cases[] = {{{1, 1, 0, 1, 0}, 3}, {{0, 1, 0, 0, 0}, 3}, {{1, 0, 0, 1, 1}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[600];
+        hearth_error error;
+        checkpoint *c;
+        hearth_model *m;
+        stack_check(gguf_open(&c, golden_path(path, sizeof path, "glm5-next", "model.gguf"), &error), &error);
+        stack_check(checkpoint_set_numbers(c, key, VALUE_BOOL, cases[i].types, 5, &error), &error);
+        hearth_status status = model_bind(&m, c, NULL, &error);
+        if (cases[i].back == 0) {
+            assert_int_equal(status, HEARTH_FORMAT);
+            assert_non_null(strstr(error.text, "lets no layer choose positions before one that needs them"));
+            continue;
+        }
+        stack_check(status, &error);
+        assert_int_equal(m->layers[4].attention.chosen_back, cases[i].back);
+        hearth_model_close(m);
+    }
+}
+
 /* ------------------------------------------------------------------ sequences */
 
 /* Returns the logits of the text, alone in sequence 0. Freed with free. */
@@ -388,6 +416,7 @@ int main(void)
         cmocka_unit_test(any_number_may_be_chosen),
         cmocka_unit_test(keys_together),
         cmocka_unit_test(who_chooses),
+        cmocka_unit_test(recurrent_layers_choose_nothing),
         cmocka_unit_test(sequences),
         cmocka_unit_test(sides),
     };

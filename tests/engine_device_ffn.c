@@ -299,9 +299,10 @@ static const struct observed_model {
     {GOLDEN "/mixtral-drelu-predictor", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/glm4-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
     {GOLDEN "/gpt-oss/model.gguf", NULL, HEARTH_MODE_DENSE},
-    /* behind recurrent mixers: networks in layers of their own, plain experts, and a shared one with a gate */
+    /* in layers of their own, behind recurrent mixers or none; plain experts, and a shared one with a gate */
     {GOLDEN "/nemotron-h/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/nemotron-h-moe/model.gguf", NULL, HEARTH_MODE_EXACT},
+    {GOLDEN "/deci/model.gguf", NULL, HEARTH_MODE_DENSE},
     {GOLDEN "/nemotron-h-latent/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/qwen3-5-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
     {GOLDEN "/deepseek3/model.gguf", NULL, HEARTH_MODE_DENSE},

@@ -241,6 +241,81 @@ static void glm5_as_published(void **state)
     expect_same("glm5-next", config, NULL);
 }
 
+static bool leave_out_pictures(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strncmp(t->name, "model.visual.", 13) == 0;
+}
+
+/* The text of GLM-5.3-Flash alone. Without a limit in the config it is transformers', and null says that there is none; where the
+ * floor is null, and there is no object that describes the mixers, decays have none. */
+static void glm5_alone(void **state)
+{
+    (void)state;
+    json_t *whole = config_of("glm5-next"), *config = json_deep_copy(json_object_get(whole, "text_config"));
+    json_decref(whole);
+    json_object_set_new(config, "model_type", json_string("glm5_next"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "Glm5NextForCausalLM"));
+    expect_same("glm5-next", json_deep_copy(config), leave_out_pictures);
+    json_t *more = json_pack("{s:i,s:i,s:i,s:n}", "linear_head_dim", 16, "linear_num_heads", 4,
+                             "linear_conv_kernel_dim", 4, "linear_lower_bound");
+    json_object_del(config, "linear_attn_config");
+    json_object_update(config, more);
+    json_decref(more);
+    for (int said = 0; said < 2; said++) {
+        hearth_model *m;
+        hearth_error error;
+        if (said)
+            json_object_set_new(config, "swiglu_limit", json_null());
+        else
+            json_object_del(config, "swiglu_limit");
+        stack_check(open_as(&m, "glm5-next", config, leave_out_pictures, &error), &error);
+        assert_true(m->layers[0].recurrent.decay_floor == 0);
+        assert_int_equal(m->layers[1].ffn.activation, said ? FFN_SILU : FFN_SILU_CLAMPED);
+        assert_true(said || m->layers[1].ffn.threshold == 10);
+        hearth_model_close(m);
+    }
+    json_decref(config);
+}
+
+/* Changes what a layer of a Nemotron of parts has. */
+static json_t *with_part(uint32_t layer, const char *part, const char *key, json_t *value)
+{
+    json_t *config = config_of("deci");
+    json_t *block = json_array_get(json_object_get(config, "block_configs"), layer);
+    assert_int_equal(json_object_set_new(json_object_get(block, part), key, value), 0);
+    return config;
+}
+
+static void deci_as_published(void **state)
+{
+    (void)state;
+    static const char of_attention[] = "attention", of_network[] = "ffn";
+    json_t *config = config_of("deci");
+    json_object_del(config, "num_hidden_layers");
+    expect_same("deci", config, NULL);
+    expect_same("deci", with_part(1, of_attention, "n_heads_in_group", json_integer(2)), NULL); /* which is no_op */
+    expect_refused("deci", with_part(1, of_attention, "replace_with_linear", json_true()),
+                   "block_configs: layer 1: attention: replace_with_linear: one matrix in its place is not supported");
+    expect_refused("deci", with_part(0, of_attention, "window_length", json_integer(64)),
+                   "layer 0: attention: sparsify, window_length and num_sink_tokens are not supported");
+    expect_refused("deci", with_part(0, of_attention, "n_heads_in_group", json_integer(3)),
+                   "layer 0: attention: n_heads_in_group: does not divide num_attention_heads");
+    expect_refused("deci", with_part(0, of_attention, "n_heads_in_group", json_integer(-1)),
+                   "layer 0: attention: n_heads_in_group: does not divide num_attention_heads");
+    expect_refused("deci", with_part(5, of_network, "ffn_mult", json_real(1e300)),
+                   "layer 5: ffn: ffn_mult: makes no neurons, or too many");
+    expect_refused("deci", with_part(5, of_network, "ffn_mult", json_string("wide")),
+                   "layer 5: ffn: ffn_mult: makes no neurons, or too many");
+    hearth_model *m;
+    hearth_error error;
+    config = config_of("deci");
+    json_array_remove(json_object_get(config, "block_configs"), 5);
+    assert_int_equal(open_as(&m, "deci", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "config.json: block_configs: is not an array of one object per layer"));
+    json_decref(config);
+}
+
 static void mimo_refused(void **state)
 {
     (void)state;
@@ -910,6 +985,8 @@ int main(void)
                                        cmocka_unit_test(factors_of_nothing),
                                        cmocka_unit_test(scores_by_another_name),
                                        cmocka_unit_test(glm5_as_published),
+                                       cmocka_unit_test(glm5_alone),
+                                       cmocka_unit_test(deci_as_published),
                                        cmocka_unit_test(mimo_as_published),
                                        cmocka_unit_test(mimo_refused),
                                        cmocka_unit_test(ling_as_saved),

@@ -74,6 +74,34 @@ static void glm5_with_drafts(void **state)
     golden_expect_of(m, "glm5-next");
 }
 
+/* Its first GGUF files name it otherwise, and leave out which layers choose and whether the tail is seen. */
+static void glm5_under_another_name(void **state)
+{
+    (void)state;
+    static const char prefix[] = "glm5-next.", other[] = "glm5next.";
+    hearth_error error;
+    hearth_model *m;
+    checkpoint *c = open_golden("glm5-next");
+    size_t count = c->entry_count, renamed = 0;
+    stack_check(checkpoint_remove_key(c, "glm5-next.attention.indexer.types", &error), &error);
+    stack_check(checkpoint_remove_key(c, "glm5-next.attention.indexer.kpool_select_tail", &error), &error);
+    assert_int_equal(c->entry_count, count - 2);
+    for (size_t i = 0; i < c->entry_count; i++) {
+        key_value e = c->entries[i];
+        if (strncmp(e.key, prefix, strlen(prefix)) != 0)
+            continue;
+        char *key = arena_new(&c->memory, strlen(e.key) + 1);
+        sprintf(key, "%s%s", other, e.key + strlen(prefix));
+        e.key = key;
+        stack_check(checkpoint_add_entry(c, &e, &error), &error);
+        renamed++;
+    }
+    assert_true(renamed > 20);
+    stack_check(checkpoint_set_string(c, "general.architecture", span_of("glm5next"), &error), &error);
+    stack_check(model_bind(&m, c, NULL, &error), &error);
+    golden_expect_of(m, "glm5-next");
+}
+
 /* The first GGUF files of GLM-4.7-Flash do not say that scores are sigmoids. */
 static void sigmoids_unsaid(void **state)
 {
@@ -298,10 +326,10 @@ static void cohere_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cohere_files),           cmocka_unit_test(step_with_drafts),
-        cmocka_unit_test(glm5_with_drafts),       cmocka_unit_test(sigmoids_unsaid),
-        cmocka_unit_test(keys_and_values_joined), cmocka_unit_test(latent_keys_of_others),
-        cmocka_unit_test(norms_of_others),        cmocka_unit_test(short_values_joined),
-        cmocka_unit_test(short_values_of_others)};
+        cmocka_unit_test(cohere_files),          cmocka_unit_test(step_with_drafts),
+        cmocka_unit_test(glm5_with_drafts),      cmocka_unit_test(glm5_under_another_name),
+        cmocka_unit_test(sigmoids_unsaid),       cmocka_unit_test(keys_and_values_joined),
+        cmocka_unit_test(latent_keys_of_others), cmocka_unit_test(norms_of_others),
+        cmocka_unit_test(short_values_joined),   cmocka_unit_test(short_values_of_others)};
     return run_group(tests, NULL, NULL);
 }

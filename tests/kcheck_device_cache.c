@@ -44,6 +44,9 @@ void lay_out_pages(shape *p, uint64_t *rng)
 static const size_t lengths[HEAD_LENGTHS] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
 static const size_t ratios[] = {1, 4, 8, 3, 7};
 
+/* Values of all queries of a case: a device that interprets its kernels takes seconds for so many. */
+#define MOST_QUERY_VALUES (1u << 20)
+
 shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng)
 {
     size_t block = number_formats[format].block_values;
@@ -52,6 +55,8 @@ shape random_shape(check *c, number_format format, size_t s, size_t most_context
     p.value_length = shortens && s % 3 == 1 ? (1 + random_below(rng, p.length / block)) * block : p.length;
     p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
     p.count = random_count(rng);
+    while (p.count > 1 && p.count * p.heads * p.length > MOST_QUERY_VALUES)
+        p.count /= 2;
     size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : CHECKED_ROWS;
     p.context = apart + random_below(rng, p.length > 256 ? 40 : most_context);
     p.sequences = 1 + random_below(rng, 3);

@@ -602,28 +602,47 @@ static void check_attend_rows(check *c, kernel_attend_rows *attend, number_forma
     }
 }
 
-/* Scores of positions against double precision, and that those of one position alone have the same bits. */
+/* Makes a run of every so many positions of the first page, from the last of the first so many on. */
+static void take_every(score_run *run, size_t every)
+{
+    run->cache.key.data = attend_at(&run->cache, &run->cache.key, every - 1);
+    run->cache.key.row_bytes *= every;
+    run->apart = true;
+    run->count = run->count < KV_PAGE / every ? run->count : KV_PAGE / every;
+}
+
+/* Scores of positions, one after the other or every so many, against double precision, and that those of one position alone have the
+ * same bits. */
 static void check_score(check *c, kernel_score *score, number_format format, uint64_t *rng)
 {
     static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 320}, heads[] = {1, 2, 5, 16, 17, 32, 40};
     static const size_t counts[] = {1, 2, 7, 16, 33, KV_PAGE - 1, KV_PAGE, 2 * KV_PAGE + 5};
-    for (size_t s = 0; s < 112; s++) {
+    for (size_t s = 0; s < 140; s++) {
         size_t length = whole_blocks(format, lengths[s % 8]), count = counts[s / 8 % 8], n = heads[s % 7];
-        size_t first = random_below(rng, KV_PAGE + 2);
-        snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, length %zu", n, count, first, length);
+        size_t every = s < 112 ? 1 : (size_t)2 << random_below(rng, 6),
+               first = every > 1 ? 0 : random_below(rng, KV_PAGE + 2);
+        snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, one of %zu, length %zu", n, count,
+                 first, every, length);
         buffer_guarded query = rough_new(n * length, rng), weights = rough_new(n, rng);
         buffer_guarded scores = guarded_new(count * sizeof(float)), alone = guarded_new(sizeof(float));
-        page_order order = order_pages(first + count, rng);
+        page_order order = order_pages(every > 1 ? KV_PAGE : first + count, rng);
         cached key = cached_new(&order, format, length, rng);
         attend_cache cache = {.key = key.half, .pages = order.pages};
-        score_run run = {query.data, weights.data, n, cache, first, count, scores.data};
+        score_run run = {query.data, weights.data, n, cache, first, count, scores.data, false};
+        static const uint32_t only = 0;
+        if (every > 1) {
+            take_every(&run, every);
+            run.cache.pages = &only;
+            count = run.count;
+        }
         score(&run);
         for (size_t p = 0; p < count; p++) {
+            size_t position = every > 1 ? p * every + every - 1 : first + p;
             double want = 0, magnitude = 0;
             for (size_t h = 0; h < n; h++) {
                 double sum = 0, size = 0, weight = ((float *)weights.data)[h];
                 for (size_t i = 0; i < length; i++) {
-                    double term = (double)((float *)query.data)[h * length + i] * key.values[(first + p) * length + i];
+                    double term = (double)((float *)query.data)[h * length + i] * key.values[position * length + i];
                     sum += term;
                     size += fabs(term);
                 }

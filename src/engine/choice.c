@@ -131,6 +131,7 @@ static void score_pools(kernel_score *score, score_run run, size_t together)
     size_t page = KV_PAGE / together, end = run.first + run.count;
     run.cache.pages = &only;
     run.cache.key.row_bytes *= together;
+    run.apart = true;
     for (size_t first = run.first; first < end; first += page, run.scores += page) {
         run.first = 0;
         run.count = end - first < page ? end - first : page;
@@ -160,7 +161,7 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
                          .cache = kv_head(&s->cache, c->cached, b->sequence[row], 0),
                          .first = first,
                          .count = left < SCORED_POOLS ? left : SCORED_POOLS,
-                         .scores = b->choice.scores + item / pieces * s->context + first};
+                         .scores = b->choice.scores + item / pieces * (s->context / a->pool) + first};
         if (a->pool > 1)
             score_pools(score, run, a->pool);
         else
@@ -236,7 +237,7 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
         uint32_t *bits = b->choice.seen + row * choice_words(s);
         if (!choice_limits(a, b->position[row]))
             continue;
-        choose_positions(b->choice.scores + i * s->context, seen / a->pool, a->chosen / a->pool, bits);
+        choose_positions(b->choice.scores + i * (s->context / a->pool), seen / a->pool, a->chosen / a->pool, bits);
         if (a->pool > 1)
             choice_spread(bits, seen / a->pool, a->pool, seen);
     }

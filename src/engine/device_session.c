@@ -173,6 +173,12 @@ static size_t widest_mixed(const layer_sizes *most)
     return widest > most->result ? widest : most->result;
 }
 
+/* Returns how many scores a row has room for: of whole splits of the context. */
+static size_t scored_pools(const hearth_session *s, const layer_sizes *most)
+{
+    return items_of(s->context, ATTEND_POSITIONS) * (ATTEND_POSITIONS / (most->pool > 0 ? most->pool : 1));
+}
+
 /* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
@@ -216,8 +222,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, vectors);
     v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, vectors);
     bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_attention(s->engine->model));
-    size_t seen = chooses ? rows * choice_words(s) : 0,
-           scored = items_of(s->context, ATTEND_POSITIONS) * ATTEND_POSITIONS;
+    size_t seen = chooses ? rows * choice_words(s) : 0, scored = scored_pools(s, &most);
     v->index_query = take(t, DEVICE_MEMORY, chooses ? rows * most.index_heads : 0, most.index_length * word, vectors);
     v->position_scores = take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) : 0, scored * word, vectors);
     v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), vectors);

@@ -174,7 +174,7 @@ typedef struct column_buffers {
 typedef struct choice_buffers {
     float *query, *key, *weight; /* [B][J * I], [B][I], [B][J]                                 */
     float *gate, *pooled;        /* [B][I], [threads][POOL_BUFFERS][I]  of pools               */
-    float *scores;               /* [CHOICE_ROWS][context]                                     */
+    float *scores;               /* [CHOICE_ROWS][context / pool]                              */
     uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
     uint32_t *list;              /* [C]  the positions of one row, ascending                   */
     uint8_t *keys;               /* [C]  and their keys, as a cache whose pages follow one another ... */

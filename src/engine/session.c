@@ -68,7 +68,8 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > most.latent ? widest : most.latent;
     widest = widest > most.low_rank ? widest : most.low_rank;
     widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
-    widest = most.connections == 0 ? widest : m->hyper.stream_count * m->hyper.embedding_length;
+    uint32_t streams = most.connections > 0 ? m->hyper.stream_count * m->hyper.embedding_length : 0;
+    widest = widest > streams ? widest : streams;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -144,7 +145,7 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     b->pooled = take(l, here && most->pool > 1 ? threads * POOL_BUFFERS * most->index_length : 0, sizeof *b->pooled);
     b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
     b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
-    b->scores = take(l, scored > 0 ? CHOICE_ROWS * (size_t)s->context : 0, sizeof *b->scores);
+    b->scores = take(l, scored > 0 ? CHOICE_ROWS * (size_t)(s->context / most->pool) : 0, sizeof *b->scores);
     b->seen = take(l, limits ? rows * choice_words(s) : 0, sizeof *b->seen);
     b->list = take(l, chosen, sizeof *b->list);
     b->keys = take(l, b->page_count * KV_PAGE, row_bytes);

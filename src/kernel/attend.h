@@ -206,11 +206,13 @@ ALWAYS_INLINE void value_block(const attention *a, const block *b, bool fetches,
 /* Converts n values, which follow one another, to float32. */
 typedef void convert_values(const void *from, size_t n, float *out);
 
-/* Converts the keys (or values), of so many values each, of a block to `out`; in a page they follow one another. */
-ALWAYS_INLINE block converted(size_t length, const block *b, float *out, convert_values *convert)
+/* Converts the keys (or values), of so many values each, of a block to `out`; in a page they follow one another, unless they lie
+ * apart. */
+ALWAYS_INLINE block converted(size_t length, const block *b, bool apart, float *out, convert_values *convert)
 {
-    for (size_t p = 0; p < b->count; p += TILE_POSITIONS) {
-        size_t n = b->count - p < TILE_POSITIONS ? b->count - p : TILE_POSITIONS;
+    size_t most = apart ? 1 : TILE_POSITIONS;
+    for (size_t p = 0; p < b->count; p += most) {
+        size_t n = b->count - p < most ? b->count - p : most;
         fetch_later(b, b->at + p * b->bytes, n * b->bytes);
         convert(b->at + p * b->bytes, n * length, out + p * length);
     }
@@ -226,7 +228,7 @@ ALWAYS_INLINE void attend_together(const attention *a, load_values *load, conver
         block keys = block_at(a, key, p);
         n = keys.count;
         if (convert) {
-            keys = converted(key->length, &keys, floats, convert);
+            keys = converted(key->length, &keys, false, floats, convert);
             score_block(a, &keys, false, load_f32);
         } else {
             score_block(a, &keys, true, load);
@@ -241,7 +243,7 @@ ALWAYS_INLINE void attend_together(const attention *a, load_values *load, conver
         block values = block_at(a, value, p);
         n = values.count;
         if (convert) {
-            values = converted(value->length, &values, floats, convert);
+            values = converted(value->length, &values, false, floats, convert);
             value_block(a, &values, false, load_f32);
         } else {
             value_block(a, &values, true, load);
@@ -289,7 +291,7 @@ ALWAYS_INLINE void score(const score_run *run, attention a, load_values *load, c
         a.scores = of_heads;
         keys.first = 0;
         if (convert)
-            keys = converted(a.cache.key.length, &keys, floats, convert);
+            keys = converted(a.cache.key.length, &keys, run->apart, floats, convert);
         for (size_t h = 0; h < run->heads; h += a.queries) {
             a.queries = run->heads - h < MOST_QUERIES ? run->heads - h : MOST_QUERIES;
             a.query = run->query + h * a.cache.key.length;

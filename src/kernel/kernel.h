@@ -177,6 +177,7 @@ typedef struct score_run {
     attend_cache cache; /* of which only keys are read */
     size_t first, count;
     float *scores; /* [count] */
+    bool apart;    /* other keys lie between those of two positions: row_bytes is more than a key's */
 } score_run;
 typedef void kernel_score(const score_run *run);
 

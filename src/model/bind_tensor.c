@@ -573,7 +573,7 @@ static void divide_joined(model_layer *l)
         l->convolved = matrix_rows(&l->short_in, 2 * width, width);
     }
     /* A layer that is one block has one norm. */
-    if (l->mixer == MIXER_NONE)
+    if (l->mixer == MIXER_NONE && l->attention_norm.weight)
         l->ffn_norm = l->attention_norm;
     /* Blocks side by side share the norm of the one that has it. */
     if (l->wiring == WIRING_PARALLEL && !l->attention_norm.weight)

@@ -54,6 +54,14 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},   \
     TENSORS(bailing_tensors, bailing_layer)
 
+#define GLM5_NEXT                                                                                            \
+    .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS,\
+    .recurrence = RECURRENCE_KDA, .decay_floors = true, .wiring = WIRING_CONNECTED, .silu_limits = true, .limits_first = true,\
+    .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,\
+    .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}, {"mhc", true, true}, {"index_kpool_compress", true, true},\
+    {"index_kpool_always_select_tail", true, true}},                                                         \
+    TENSORS(llama_tensors, glm5_next_layer)                                                                  
+
 #define LING3                                                                                                \
     .latent_attention = true, .gated_attention = true, .rope_base = 6000000, .mixers = MIXERS_KEYS,          \
     .recurrence = RECURRENCE_KDA, .decay_floors = true, .whole_maps = true, .silu_limits = true, .scoring = ROUTER_SIGMOID,      \
@@ -102,6 +110,9 @@ const family families[] = {
     {.name = "llama", .model_type = "turbosparsemixtral", .architecture = "TurboSparseMixtralForCausalLM",
      .folder_window = true, .fixed_activation = true,
      .activation = FFN_DRELU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Nemotron Super and Ultra of 2025, of Llama 3 */
+    {.name = "deci", .model_type = "nemotron-nas", .architecture = "DeciLMForCausalLM", .mixers = MIXERS_PARTS,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, deci_layer)},
     {.name = "smallthinker", .model_type = "smallthinker", .architecture = "SmallThinkerForCausalLM",
      .pairing = ROPE_HALVES, .without_rotary = {.period = 4, .first = true}, .folder_window = true, .default_window = 4096,
      .without_window = {.period = 4, .first = true}, .router_early = true, .scoring = ROUTER_SIGMOID,
@@ -392,13 +403,9 @@ const family families[] = {
     {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingHybridForCausalLM", LING3},
     {.name = "bailingmoe3", .model_type = "bailing_hybrid", .architecture = "BailingMoeV3ForCausalLM", LING3},
     /* GLM-5.3-Flash: the same mixers, latent attention to positions that are chosen in groups, streams of the residual */
-    {.name = "glm5-next", .model_type = "glm5_next_text", .architecture = "Glm5NextForConditionalGeneration",
-     .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS,
-     .recurrence = RECURRENCE_KDA, .decay_floors = true, .wiring = WIRING_CONNECTED, .silu_limits = true, .limits_first = true,
-     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,
-     .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}, {"mhc", true, true}, {"index_kpool_compress", true, true},
-                  {"index_kpool_always_select_tail", true, true}},
-     TENSORS(llama_tensors, glm5_next_layer)},
+    {.name = "glm5-next", .model_type = "glm5_next_text", .architecture = "Glm5NextForConditionalGeneration", GLM5_NEXT},
+    {.name = "glm5-next", .model_type = "glm5_next", .architecture = "Glm5NextForCausalLM", GLM5_NEXT}, /* its text alone */
+    {.name = "glm5next", .model_type = "glm5_next", .architecture = "Glm5NextForCausalLM", GLM5_NEXT}, /* as it was published in GGUF */
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,

@@ -77,8 +77,11 @@ typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA, RECURRENCE_SHORT,
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
  * neither is recurrent. LISTED: the key attention.recurrent_layers has a boolean for each layer, or else only the last of every
  * full_attention_interval layers has attention; every layer has a network. KEYS: a layer with heads of keys has attention, one
- * without is recurrent; every layer has a network. RECURRENT: every layer is recurrent and has a network. */
-typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED, MIXERS_KEYS, MIXERS_RECURRENT } layer_mixers;
+ * without is recurrent; every layer has a network. RECURRENT: every layer is recurrent and has a network. PARTS: a layer without
+ * heads has no mixer, and one without neurons no network. */
+typedef enum layer_mixers {
+    MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED, MIXERS_KEYS, MIXERS_RECURRENT, MIXERS_PARTS
+} layer_mixers;
 
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {

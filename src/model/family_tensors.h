@@ -21,7 +21,7 @@
 #define NEEDING(needs, name, folder, field, rows, columns, flags)                                            \
     {name, folder, field, rows, columns, DIMENSION_NONE, flags, needs, DIMENSION_NONE}
 /* Rows of neighbouring pairs, which a folder stores as halves. */
-#define ROTARY(name, folder, field, rows, heads)          {name, folder, field, rows, D, heads, 0, 0, DIMENSION_NONE}
+#define ROTARY(name, folder, field, rows, heads, flags)   {name, folder, field, rows, D, heads, flags, 0, DIMENSION_NONE}
 /* A norm with weight and bias. */
 #define NORM_PAIR(owner, name, folder, field, n, flags)                                                      \
     VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags)),                 \
@@ -41,11 +41,11 @@
     VECTOR("rope_freqs.weight", NULL, MODEL(rope_factors), DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL)
 
 /* Attention by four matrices; pairs are neighbours in GGUF and halves in folders. */
-#define ATTENTION_NEIGHBOURS                                                                                 \
-    ROTARY(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, DIMENSION_HEADS),        \
-    ROTARY(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, DIMENSION_KV_HEADS),     \
-    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
-    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, 0)
+#define ATTENTION_NEIGHBOURS(flags)                                                                          \
+    ROTARY(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, DIMENSION_HEADS, flags), \
+    ROTARY(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, DIMENSION_KV_HEADS, flags), \
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, flags),               \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, flags)
 /* The same, in the same order in both. */
 #define ATTENTION_AT(prefix, output)                                                                         \
     MATRIX(BLK "attn_q.weight",      prefix "self_attn.q_proj.weight", LAYER(q), Q, D, 0),                   \
@@ -195,7 +195,7 @@ static const tensor_rule opt_tensors[] = {
 #define MIXTRAL LAYERS "block_sparse_moe."
 #define MIXTRAL_EXPERTS EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0)
 static const tensor_rule llama_layer[] = {
-    PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
     ROUTER(MIXTRAL "gate.weight"),
     MIXTRAL_EXPERTS,
     /* GGUF files from before experts were stacked */
@@ -264,7 +264,7 @@ static const tensor_rule afmoe_layer[] = {
 };
 /* Muse Glimmer: the same without experts. A folder has the scale of queries in its config, a GGUF file as weights of a norm. */
 static const tensor_rule muse_glimmer_layer[] = {
-    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_NEIGHBOURS, ATTENTION_GATE("self_attn.gate_proj.weight"), GATED_FFN,
+    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_NEIGHBOURS(0), ATTENTION_GATE("self_attn.gate_proj.weight"), GATED_FFN,
     VECTOR(BLK "attn_q_norm.weight", NULL, LAYER(query_norm.weight), DIMENSION_HEAD, TENSOR_NORM),
     VECTOR(BLK "attn_k_norm.weight", NULL, LAYER(key_norm.weight),   DIMENSION_HEAD, TENSOR_NORM),
 };
@@ -360,12 +360,12 @@ static const tensor_rule qwen2_moe_layer[] = {
     MATRIX(BLK "ffn_gate.weight", SHARED_MLP "input_linear.weight", LAYER(gate), F, D, TENSOR_OF_DENSE | TENSOR_FIRST_HALF), \
     MATRIX(BLK "ffn_up.weight",   SHARED_MLP "input_linear.weight", LAYER(up),   F, D, TENSOR_OF_DENSE | TENSOR_SECOND_HALF), \
     DOWN(SHARED_MLP "output_linear.weight", 0)
-static const tensor_rule granite4_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_NETWORK};
-static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS, GRANITE_EXPERTS};
+static const tensor_rule granite4_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GRANITE_NETWORK};
+static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GRANITE_EXPERTS};
 #define SINKS                                                                                                \
     VECTOR(BLK "attn_sinks.weight", LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0)
 static const tensor_rule granite_swa_layer[] = {
-    PRE_NORMS(0), ATTENTION_NEIGHBOURS, SINKS, GATED_FFN, ROUTER(MIXTRAL "router.weight"),
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), SINKS, GATED_FFN, ROUTER(MIXTRAL "router.weight"),
     MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "experts.gate_up_proj", LAYER(gate),   N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_FIRST_HALF),
     MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "experts.gate_up_proj", LAYER(up),     N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_SECOND_HALF),
     MATRIX(BLK "ffn_gate_up_exps.weight", NULL, LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS | TENSOR_OPTIONAL),
@@ -386,8 +386,14 @@ static const tensor_rule gpt_oss_layer[] = {
     VECTOR(BLK "ffn_up_exps.bias",       LAYERS "mlp.experts.gate_up_proj_bias", LAYER(up_bias),   N, OF_EXPERTS | TENSOR_ODD),
     VECTOR(BLK "ffn_down_exps.bias",     LAYERS "mlp.experts.down_proj_bias",    LAYER(down_bias), D, OF_EXPERTS),
 };
+/* Of layers that may lack either block (MIXERS_PARTS). */
+static const tensor_rule deci_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm",          attention_norm, D, TENSOR_OF_ATTENTION),
+    NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "post_attention_layernorm", ffn_norm,       D, TENSOR_OF_DENSE),
+    ATTENTION_NEIGHBOURS(TENSOR_OF_ATTENTION), GATED_FFN,
+};
 static const tensor_rule arcee_layer[] = {
-    PRE_NORMS(0), ATTENTION_NEIGHBOURS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 static const tensor_rule bitnet_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,

@@ -1,6 +1,7 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
- * huggingface_layers.c (what else differs between layers), huggingface_step.c (Step 3.5's own settings),
+ * huggingface_parts.c (layers that lack parts), huggingface_layers.c (what else differs between layers),
+ * huggingface_step.c (Step 3.5's own settings),
  * huggingface_latent.c (latent attention), huggingface_rwkv.c (RWKV-7),
  * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
  * values). */
@@ -33,7 +34,8 @@ typedef struct folder_reader {
     hyperparameters hyper;   /* the sizes                             */
     model_layer layer;       /* of every layer                        */
     double rope_base;
-    const bool *attends;       /* [layer_count] where some layers have attention; NULL: all alike */
+    const uint32_t
+        *kv_heads; /* [layer_count] where some layers have attention, or all of it differs; NULL: all alike */
     const char *of_experts[2]; /* the first tensor of all experts of a layer, of a single one; NULL: none yet */
 } folder_reader;
 
@@ -76,8 +78,8 @@ hearth_status folder_read_step(folder_reader *r);
 hearth_status folder_set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed);
 /* Reads a list of limits, one for each layer, 0 or null where there is none; nothing if it is missing. */
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key);
-/* Reads one limit for all layers, of experts and of other networks; without it there is none. */
-hearth_status folder_read_one_limit(folder_reader *r, const char *name);
+/* Reads one limit for all layers, of experts and of other networks; null: there is none. usual: where the config does not say it. */
+hearth_status folder_read_one_limit(folder_reader *r, const char *name, double usual);
 /* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
  * which alone has a key. */
 hearth_status folder_read_halves(folder_reader *r);
@@ -89,6 +91,10 @@ bool folder_sees_all(const folder_reader *r, uint32_t layer);
 bool folder_all_see_all(const folder_reader *r);
 /* Reads what else differs between layers, and the streams of the residual. */
 hearth_status folder_read_layers(folder_reader *r);
+/* Keeps how many heads of keys each layer has. */
+hearth_status folder_keep_heads(folder_reader *r, const uint32_t *kv_heads);
+/* In huggingface_parts.c. Reads what each layer has of attention and of a network (MIXERS_PARTS). */
+hearth_status folder_read_parts(folder_reader *r);
 /* Reads which layers are recurrent, and the shape of those, where config.json lists the mixers (MIXERS_LISTED). */
 hearth_status folder_read_listed_mixers(folder_reader *r);
 

@@ -208,15 +208,20 @@ static hearth_status read_mamba(folder_reader *r)
     return folder_set_size(r, "ssm.inner_size", length * values[0]);
 }
 
+hearth_status folder_keep_heads(folder_reader *r, const uint32_t *kv_heads)
+{
+    uint32_t *kept = arena_new_array(&r->out->memory, r->hyper.layer_count, sizeof *kept);
+    if (!kept)
+        return fail_memory(r->error, "layers", r->hyper.layer_count * sizeof *kept);
+    memcpy(kept, kv_heads, r->hyper.layer_count * sizeof *kept);
+    r->kv_heads = kept;
+    return HEARTH_OK;
+}
+
 static hearth_status set_keys(folder_reader *r, const uint32_t *kv_heads)
 {
     char key[KEY_SIZE];
-    bool *attends = arena_new_array(&r->out->memory, r->hyper.layer_count, sizeof *attends);
-    if (!attends)
-        return fail_memory(r->error, "layers", r->hyper.layer_count * sizeof *attends);
-    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
-        attends[i] = kv_heads[i] > 0;
-    r->attends = attends;
+    TRY(folder_keep_heads(r, kv_heads));
     hyper_key(key, r->family, "attention.head_count_kv");
     return checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error);
 }
@@ -293,6 +298,8 @@ static hearth_status check_positions(const folder_reader *r)
 hearth_status folder_read_mixers(folder_reader *r)
 {
     bool keys = r->family->mixers == MIXERS_KEYS;
+    if (r->family->mixers == MIXERS_PARTS)
+        return folder_read_parts(r);
     if (r->family->mixers != MIXERS_BLOCKS && !keys)
         return HEARTH_OK;
     TRY(check_positions(r));

@@ -94,22 +94,19 @@ static uint64_t parts_of(uint64_t n, uint64_t each)
     return n / each + (n % each != 0);
 }
 
-/* Finds out what shares a scale, by the shape of the scales [columns][rows][matrices]: a whole matrix, a row, or a block. */
+/* Finds out what shares a scale, by the shape of the scales [columns][rows][matrices]: a block, a whole matrix, or a row. A narrow
+ * matrix may have as many blocks as rows. */
 static bool fit_blocks(const folder_reader *r, const stored_tensor *t, const stored_tensor *scales, scaled_rows *rows)
 {
     uint64_t matrices = t->shape[2], all = scales->shape[0] * scales->shape[1] * scales->shape[2] * scales->shape[3];
-    rows->block_rows = t->shape[1];
-    rows->block_columns = t->shape[0];
-    if (all == matrices)
-        return true;
-    if (all == matrices * t->shape[1]) {
-        rows->block_rows = 1;
-        return true;
-    }
     rows->block_rows = r->scale_block[0];
     rows->block_columns = r->scale_block[1];
-    return r->scale_block[0] > 0 && scales->shape[0] == parts_of(t->shape[0], rows->block_columns) &&
-           scales->shape[1] == parts_of(t->shape[1], rows->block_rows) && scales->shape[2] == matrices;
+    if (r->scale_block[0] > 0 && scales->shape[0] == parts_of(t->shape[0], rows->block_columns) &&
+        scales->shape[1] == parts_of(t->shape[1], rows->block_rows) && scales->shape[2] == matrices)
+        return true;
+    rows->block_columns = t->shape[0];
+    rows->block_rows = all == matrices ? t->shape[1] : 1;
+    return all == matrices || all == matrices * t->shape[1];
 }
 
 /* Replaces rows that are made when they are read by their values. */

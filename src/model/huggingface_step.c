@@ -80,14 +80,14 @@ static hearth_status set_limits(folder_reader *r, const char *key, const float *
     return checkpoint_set_numbers(r->out, full, VALUE_F32, limits, r->hyper.layer_count, r->error);
 }
 
-hearth_status folder_read_one_limit(folder_reader *r, const char *name)
+hearth_status folder_read_one_limit(folder_reader *r, const char *name, double usual)
 {
     const json_t *value = json_object_get(r->config, name);
     uint32_t layers = r->hyper.layer_count;
-    double limit = json_number_value(value);
-    if (!value || json_is_null(value))
+    double limit = value ? json_number_value(value) : usual;
+    if (json_is_null(value))
         return HEARTH_OK;
-    if (!json_is_number(value) || limit < 0 || !isfinite((float)limit))
+    if ((value && !json_is_number(value)) || limit < 0 || !isfinite((float)limit))
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is no limit of 0 or more", r->name, name);
     float *limits = mem_new_array(layers, sizeof *limits);
     if (!limits)

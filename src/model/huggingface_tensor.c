@@ -175,8 +175,18 @@ static hearth_status take_half(folder_reader *r, const tensor_rule *rule, const 
     return HEARTH_OK;
 }
 
+/* Returns how many heads the rows of a layer's matrix are of. */
+static uint32_t rotary_heads(const folder_reader *r, const tensor_rule *rule, uint32_t layer)
+{
+    model_layer l = r->layer;
+    if (r->kv_heads && layer < r->hyper.layer_count)
+        l.attention.kv_head_count = r->kv_heads[layer];
+    return (uint32_t)hyper_dimension(&r->hyper, &l, rule->rotary);
+}
+
 /* Marks or changes what a folder stores in another way than GGUF. stored: as it is there. */
-static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored, stored_tensor *t)
+static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored, uint32_t layer,
+                           stored_tensor *t)
 {
     const attention_shape *a = &r->layer.attention;
     uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
@@ -187,7 +197,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
     TRY(folder_divide_heads(r, rule, t));
     TRY(folder_divide_keys(r, rule, t));
     if (rule->rotary != DIMENSION_NONE)
-        t->rotary_heads = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->rotary);
+        t->rotary_heads = rotary_heads(r, rule, layer);
     if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {
         t->fused_groups = a->kv_head_count;
         t->fused_queries = a->head_count / a->kv_head_count;
@@ -243,7 +253,7 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
         return experts_add(r->out, name, &t, number, r->error);
     t.name = name;
     if (!scaled || t.format != FORMAT_MXFP4) /* which is as GGUF has it */
-        TRY(adapt(r, rule, stored, &t));
+        TRY(adapt(r, rule, stored, layer, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
@@ -313,8 +323,8 @@ static bool gives_way(const folder_reader *r, const tensor_rule *rule, uint32_t 
 {
     const family *f = r->family;
     unsigned other = r->layer.ffn.router.expert_count > 0 ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS;
-    if (r->attends)
-        other |= r->attends[layer] ? TENSOR_OF_RECURRENT : TENSOR_OF_ATTENTION;
+    if (r->kv_heads)
+        other |= r->kv_heads[layer] > 0 ? TENSOR_OF_RECURRENT : TENSOR_OF_ATTENTION;
     if (!(rule->flags & other) || !rule->folder_name)
         return false;
     for (const tensor_rule *x = f->layer_tensors; x < f->layer_tensors + f->layer_tensor_count; x++)

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most neurons of a layer. */
-#define NEURON_LIMIT (1u << 24)
 /* Most values that an expert reads where this is not the width of the embedding. */
 #define LATENT_LIMIT (1u << 20)
 /* Most values of the inputs of a layer's own, of all layers together. */
@@ -119,7 +117,7 @@ hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char
 bool hyper_requires(const size_setting *s, const family *f, bool folder)
 {
     bool neurons = s->of_layer && s->field == offsetof(model_layer, ffn.neuron_count);
-    bool elsewhere = f->expert_width && !family_has_network(f, false);
+    bool elsewhere = (f->expert_width && !family_has_network(f, false)) || (folder && f->mixers == MIXERS_PARTS);
     bool heads = s->of_layer && s->field == offsetof(model_layer, attention.head_count);
     return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere) && !(heads && f->mixers == MIXERS_RECURRENT);
 }
@@ -133,7 +131,7 @@ static hearth_status read_setting(const hyper_reader *r, const size_setting *s, 
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
     bool says_what_not =
-        r->family->mixers == MIXERS_BLOCKS ||
+        r->family->mixers == MIXERS_BLOCKS || r->family->mixers == MIXERS_PARTS ||
         (r->family->mixers == MIXERS_KEYS && s->field == offsetof(model_layer, attention.kv_head_count)) ||
         (r->family->mixers == MIXERS_RECURRENT && s->field == offsetof(model_layer, attention.head_count));
     if (s->of_layer && *field == 0 && says_what_not)
@@ -368,7 +366,7 @@ static hearth_status read_router(const hyper_reader *r, uint32_t layer, router_s
 /* Returns whether a layer has a network. Where all have experts, its neurons are not known before those. */
 static bool is_network(const hyper_reader *r, const ffn_shape *f)
 {
-    return f->neuron_count > 0 || r->family->mixers != MIXERS_BLOCKS;
+    return f->neuron_count > 0 || (r->family->mixers != MIXERS_BLOCKS && r->family->mixers != MIXERS_PARTS);
 }
 
 /* Returns how many layers without a router lie before the first that has one; 0 where none has. */

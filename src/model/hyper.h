@@ -39,6 +39,8 @@ typedef struct size_setting {
 
 /* Largest length of a head. */
 #define HEAD_LIMIT (1u << 16)
+/* Most neurons of a layer, of all its experts together. */
+#define NEURON_LIMIT (1u << 24)
 
 extern const size_setting size_settings[];
 extern const size_t size_setting_count;

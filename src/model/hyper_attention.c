@@ -159,12 +159,14 @@ hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer)
 }
 
 /* Finds the layer whose choice of positions a layer sees: *back 0, if it chooses itself. Without the key, layers that have what
- * it takes do. */
+ * it takes do; what it says of recurrent layers means nothing. */
 static hearth_status find_chooser(const hyper_reader *r, uint32_t layer, uint32_t *back)
 {
     static const char key[] = "attention.indexer.types", tensor[] = "blk.%u.indexer.attn_k.weight";
     bool found, chooses;
     for (*back = 0; *back <= layer; (*back)++) {
+        if (r->model->layers[layer - *back].mixer != MIXER_ATTENTION)
+            continue;
         TRY(hyper_layer_bool(r, key, layer - *back, &chooses, &found));
         if (found ? chooses : hyper_layer_tensor(r, tensor, layer - *back) != NULL)
             return HEARTH_OK;

@@ -38,6 +38,15 @@ hearth_status hyper_find_mixer(const hyper_reader *r, uint32_t layer)
         return HEARTH_OK;
     }
     bool attends = l->attention.kv_head_count > 0;
+    if (r->family->mixers == MIXERS_PARTS && !attends && l->attention.head_count > 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.head_count_kv",
+                          "is 0 in a layer with heads: one matrix in place of attention is not supported");
+    if (r->family->mixers == MIXERS_PARTS) {
+        l->mixer = attends ? MIXER_ATTENTION : MIXER_NONE;
+        if (!attends)
+            l->attention = (attention_shape){0};
+        return HEARTH_OK;
+    }
     if (r->family->mixers == MIXERS_KEYS) {
         l->mixer = attends ? MIXER_ATTENTION : MIXER_RECURRENT;
         if (!attends)

@@ -142,6 +142,8 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
     bool said = false;
     bool one = l->wiring == WIRING_PARALLEL && l->attention_norm.weight == l->ffn_norm.weight;
     const norm_weights *first = l->attention_norm.weight ? &l->attention_norm : &l->ffn_norm;
+    if (l->mixer == MIXER_NONE && l->ffn.neuron_count == 0)
+        return;
     say(out, size, "%s%s", h->norm == NORM_RMS ? "RMS" : "layer norm", first->bias ? " with biases" : "");
     if (one)
         say(out, size, " before both, the same one");
@@ -230,7 +232,9 @@ static void describe_network(char *out, size_t size, const model_layer *l)
 
 static void describe_wiring(char *out, size_t size, const hyperparameters *h, const model_layer *l)
 {
-    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+    if (l->mixer == MIXER_NONE && l->ffn.neuron_count == 0)
+        say(out, size, "nothing");
+    else if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
         say(out, size, "%s alone", l->mixer == MIXER_NONE ? "network" : mixer_words[l->mixer]);
     else
         say(out, size, "%s%s%s", mixer_words[l->mixer],

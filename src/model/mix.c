@@ -100,12 +100,12 @@ static const struct {
     {NULL,        "*.laurel_[lr].weight",         "low rank"},
     {NULL,        "*altup_*",                     "streams"},
     {NULL,        "per_layer_model_proj.weight",  "small"},
-    {"glm5-next", "*.hc_*",                       "streams"},
-    {"glm5-next", "*.indexer*",                   "scores"},
-    {"glm5-next", "*.ssm_[fg]_[ab].weight",       "low rank"},
-    {"glm5-next", "*.ssm_beta.weight",            "small"},
-    {"glm5-next", "*.attn_kv_a_mqa.weight",       "compressed keys"},
-    {"glm5-next", "*.attn_[kv]_b.weight",         "compressed keys"},
+    {"glm5*next", "*.hc_*",                       "streams"},
+    {"glm5*next", "*.indexer*",                   "scores"},
+    {"glm5*next", "*.ssm_[fg]_[ab].weight",       "low rank"},
+    {"glm5*next", "*.ssm_beta.weight",            "small"},
+    {"glm5*next", "*.attn_kv_a_mqa.weight",       "compressed keys"},
+    {"glm5*next", "*.attn_[kv]_b.weight",         "compressed keys"},
 };
 
 /* Rules of all mixes, before their own: small matrices of a large model. */
@@ -144,7 +144,7 @@ void mix_list(char *out, size_t size)
 const char *mix_keeps(const char *family_name, const char *name)
 {
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if ((!kept[i].family || strcmp(kept[i].family, family_name) == 0) && fnmatch(kept[i].pattern, name, 0) == 0)
+        if ((!kept[i].family || fnmatch(kept[i].family, family_name, 0) == 0) && fnmatch(kept[i].pattern, name, 0) == 0)
             return kept[i].reason;
     return NULL;
 }
@@ -212,7 +212,7 @@ mix_traits mix_traits_of(const hearth_model *model, bool importance)
     mix_traits t = {.layers = model->hyper.layer_count,
                     .queries_per_key = group_of(model),
                     .importance = importance,
-                    .fine_queries = strcmp(model->family->name, "glm5-next") == 0,
+                    .fine_queries = fnmatch("glm5*next", model->family->name, 0) == 0,
                     .falcon = strcmp(model->family->name, "falcon") == 0};
     for (uint32_t i = 0; i < t.layers; i++) {
         const model_layer *l = &model->layers[i];
@@ -253,7 +253,8 @@ static bool has_role(const model_layer *l, mix_role role)
     return role == MIX_VALUE ? values : l->mixer == MIXER_ATTENTION || values;
 }
 
-/* Layers are counted among those that have such a matrix: all of them, except in models whose layers differ in kind. */
+/* Layers are counted among those that have such a matrix: all of them, except in models whose layers differ in kind. As llama.cpp does
+ * it, those with a matrix down are so many of all layers, and with experts a layer's own number counts. */
 mix_place mix_place_of(const hearth_model *model, const tensor_rule *rule, uint32_t layer, bool is_head)
 {
     mix_place p = {.role = is_head ? MIX_HEAD : MIX_OTHER, .of_experts = (rule->flags & TENSOR_EXPERTS) != 0};
@@ -265,6 +266,10 @@ mix_place mix_place_of(const hearth_model *model, const tensor_rule *rule, uint3
         bool counts = is_head || has_role(&model->layers[i], p.role);
         p.index += counts && i < layer;
         p.count += counts;
+    }
+    if (p.role == MIX_DOWN) {
+        p.count = model->hyper.layer_count;
+        p.index = model->layers[layer].ffn.router.expert_count > 0 ? layer : p.index;
     }
     return p;
 }

@@ -74,6 +74,17 @@ def puzzle(blocks, **settings):
                 **moe, **settings)
 
 
+def deci(blocks):
+    """Nemotron Super and Ultra of 2025: pairs of how many heads share a key, and of how wide networks are; None: there is none."""
+    usual = {"replace_with_linear": False, "sparsify": None}
+    return case("DeciLMForCausalLM", "nemotron-nas", num_hidden_layers=len(blocks), intermediate_size=None, num_key_value_heads=None,
+                rope_theta=500000.0, attention_bias=False, mlp_bias=False,
+                rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                              "original_max_position_embeddings": 32},
+                block_configs=[{"attention": {"n_heads_in_group": group, "no_op": group is None, "window_length": None, **usual},
+                                "ffn": {"ffn_mult": mult, "no_op": mult is None, **usual}} for group, mult in blocks])
+
+
 def llama4(**settings):
     return {"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "tie_word_embeddings": False,
             "text_config": case(None, "llama4_text", num_hidden_layers=4, head_dim=20, intermediate_size=32, intermediate_size_mlp=96,
@@ -201,6 +212,7 @@ NO_GGUF = ["llama4-chunks"]
 CASES = {
     "llama4": llama4(),
     "llama4-chunks": llama4(attention_chunk_size=16, floor_scale=8, attn_scale=0.5, use_qk_norm=False),
+    "deci": deci([(2, 5.25), (None, 2.0), (4, 8.0), (None, None), (1, 2.0), (None, 9.5)]),
     "nemotron-h-puzzle": puzzle(["mamba", (44, 3), "mamba", "attention", (24, 2), (36, 4)]),
     "gemma": case("GemmaForCausalLM", "gemma", head_dim=20, num_key_value_heads=1, tie_word_embeddings=True,
                   hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh"),
@@ -382,11 +394,11 @@ def glm5_next(**settings):
     """GLM-5.3-Flash under the names of its own config; every row but the first fifteen sees a part of the positions before it."""
     text = case(None, "glm5_next_text", num_hidden_layers=5, rms_norm_eps=1e-5, mla_use_nope=True,
                 layer_types=["linear_attention", "full_attention", "full_attention", "linear_attention", "full_attention"],
-                linear_attn_config={"head_dim": 16, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
-                mhc=True, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20, index_kpool=4, index_kpool_always_select_tail=True,
+                mhc=True, hc_eps=1e-6, hc_sinkhorn_iters=20, index_kpool_always_select_tail=True,
                 mlp_layer_types=["dense"] + ["sparse"] * 4, swiglu_limit=1.5, n_group=1, topk_group=1,
                 indexer_types=["full", "full", "shared", "full", "full"],
-                **{**INDEXED, "qk_rope_head_dim": 0, "qk_nope_head_dim": 24, **settings})
+                **{**INDEXED, "qk_rope_head_dim": 0, "qk_nope_head_dim": 24, "hc_mult": 4, "index_kpool": 4, "linear_attn_config": {
+                    "head_dim": 16, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}, **settings})
     return {"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next", "tie_word_embeddings": False,
             "text_config": text,
             "vision_config": dict(model_type="glm5_next_vision", depth=1, hidden_size=16, intermediate_size=16, num_heads=2,
@@ -394,6 +406,9 @@ def glm5_next(**settings):
 
 
 CASES["glm5-next"] = glm5_next()
+# wider within its blocks than all streams together, and every position is seen
+CASES["glm5-next-wide"] = glm5_next(v_head_dim=80, index_topk=128, index_kpool=16, linear_attn_config={
+    "head_dim": 96, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0})
 # a layer that sees everything rotates, the next one with a window does not
 SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
              logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
@@ -441,9 +456,9 @@ def draw(name, tensor, random, tied):
 
 def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
-    if "block_configs" in CASES[name]:
+    if CASES[name]["model_type"] == "nemotron_h_puzzle":
         return make_puzzle(name, seed)
-    own = {"bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7}.get(CASES[name]["model_type"])
+    own = {"nemotron-nas": make_deci, "bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7}.get(CASES[name]["model_type"])
     if own:
         return own(name, seed)
     stored = CASES[name].get("quantization_config", {}).get("quant_method")
@@ -558,6 +573,34 @@ def make_puzzle(name, seed):
             own.moe_intermediate_size, own.num_experts_per_tok = block["moe_intermediate_size"], block["num_experts_per_tok"]
             layer = model.model.layers[i]
             layer.mixer = type(layer.mixer)(own, layer_idx=i).to(layer.norm.weight.dtype)
+    return drawn(model, config, name, seed)
+
+
+def make_deci(name, seed):
+    """A Llama of which layers lack parts, or have parts of other sizes."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    class Nothing(torch.nn.Module):
+        def forward(self, hidden_states, *_, **rest):
+            zeros = torch.zeros_like(hidden_states)
+            return (zeros, None) if "position_embeddings" in rest else zeros
+
+    blocks = CASES[name]["block_configs"]
+    settings = {k: v for k, v in CASES[name].items() if k not in ("block_configs", "architectures", "rope_theta", "rope_scaling")}
+    rope = {"rope_theta": CASES[name]["rope_theta"], **CASES[name]["rope_scaling"]}
+    settings.update(model_type="llama", intermediate_size=1, num_key_value_heads=1, rope_parameters=rope)
+    config = AutoConfig.for_model(**settings)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config)
+    for i, block in enumerate(blocks):
+        layer, own, group, mult = model.model.layers[i], copy.deepcopy(config), block["attention"]["n_heads_in_group"], block["ffn"]["ffn_mult"]
+        dtype = layer.input_layernorm.weight.dtype
+        own.num_key_value_heads = config.num_attention_heads // (group or 1)
+        own.intermediate_size = -(-int(2 * (mult or 0) * config.hidden_size / 3) // 256) * 256
+        layer.self_attn = type(layer.self_attn)(own, layer_idx=i).to(dtype) if group else Nothing()
+        layer.mlp = type(layer.mlp)(own).to(dtype) if mult else Nothing()
+        layer.input_layernorm = layer.input_layernorm if group else torch.nn.Identity()
+        layer.post_attention_layernorm = layer.post_attention_layernorm if mult else torch.nn.Identity()
     return drawn(model, config, name, seed)
 
 
