@@ -67,6 +67,16 @@ is "no predictors" "$("$HEARTH" inspect "$pwri/llama/plain-f16.gguf" --json | "$
 sed 's/falcon/falcox/g' "$pwri/falcon/f16.gguf" >"$scratch/falcox.gguf"
 has "a family that hearth does not run" "$("$HEARTH" inspect "$scratch/falcox.gguf")" "falcox is not supported"
 
+# Every family's layers are all there.
+for file in "$DATA"/golden/*/model.gguf; do
+    "$HEARTH" inspect "$file" --json >"$scratch/case.json"
+    last=$(($(value "$scratch/case.json" model.layer_count) - 1))
+    has "layers of ${file%/*}" " sequential parallel streams connected " " $(value "$scratch/case.json" layers.$last.wiring) "
+done
+is "wiring of connected streams" "$("$HEARTH" inspect "$DATA/golden/glm5-next" --json | "$TOOLS/json_value" - layers.0.wiring)" connected
+has "a layer of nothing" "$("$HEARTH" inspect "$DATA/golden/deci")" "layer 3
+  wiring    nothing"
+
 # What layers compute, in words and as numbers: from what golden/README.md and the config.json beside it say.
 described() { # described CASE: inspects the folder
     text=$("$HEARTH" inspect "$DATA/golden/$1")

@@ -49,7 +49,8 @@ void inspect_layers_print(const layer_words *words, uint32_t count)
             printf("  attention %s\n", words[i].attention);
         if (words[i].recurrent[0])
             printf("  recurrent %s\n", words[i].recurrent);
-        printf("  norms     %s\n", words[i].norms);
+        if (words[i].norms[0])
+            printf("  norms     %s\n", words[i].norms);
         printf("  wiring    %s\n", words[i].wiring);
         if (words[i].experts[0])
             printf("  experts   %s\n", words[i].experts);
@@ -60,8 +61,10 @@ void inspect_layers_print(const layer_words *words, uint32_t count)
 
 static json_t *json_layer(const model_layer *l, const layer_words *w)
 {
-    static const char *const wirings[] = {
-        [WIRING_SEQUENTIAL] = "sequential", [WIRING_PARALLEL] = "parallel", [WIRING_STREAMS] = "streams"};
+    static const char *const wirings[WIRING_COUNT] = {[WIRING_SEQUENTIAL] = "sequential",
+                                                      [WIRING_PARALLEL] = "parallel",
+                                                      [WIRING_STREAMS] = "streams",
+                                                      [WIRING_CONNECTED] = "connected"};
     static const char *const gatings[] = {[FFN_GATED] = "gated", [FFN_GATED_BOTH] = "both", [FFN_PLAIN] = "plain"};
     const attention_shape *a = &l->attention;
     const ffn_shape *f = &l->ffn;

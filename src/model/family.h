@@ -90,8 +90,9 @@ typedef enum layer_wiring {
                                        network reads the normed input of attention */
     WIRING_STREAMS,                 /* several streams of the residual: a layer predicts all of them, runs sequentially on
                                        one, and corrects all by what that changed (AltUp, arXiv 2301.13310) */
-    WIRING_CONNECTED                /* several streams of the residual, sequentially: each block reads a mixture of them, and they
+    WIRING_CONNECTED,               /* several streams of the residual, sequentially: each block reads a mixture of them, and they
                                        become mixtures of themselves and of its result (hyper-connections, stream_connection) */
+    WIRING_COUNT
 } layer_wiring;
 
 /* Symbolic sizes of shapes; hyper_dimension() returns their values. */
