@@ -55,12 +55,12 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     TENSORS(bailing_tensors, bailing_layer)
 
 #define GLM5_NEXT                                                                                            \
-    .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS,\
-    .recurrence = RECURRENCE_KDA, .decay_floors = true, .wiring = WIRING_CONNECTED, .silu_limits = true, .limits_first = true,\
-    .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU,\
-    .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}, {"mhc", true, true}, {"index_kpool_compress", true, true},\
+    .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS, \
+    .recurrence = RECURRENCE_KDA, .decay_floors = true, .wiring = WIRING_CONNECTED, .silu_limits = true, .limits_first = true, \
+    .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f, .activation = FFN_SILU, \
+    .required = {NO_ATTENTION_BIAS, {"mla_use_nope", true, true}, {"mhc", true, true}, {"index_kpool_compress", true, true}, \
     {"index_kpool_always_select_tail", true, true}},                                                         \
-    TENSORS(llama_tensors, glm5_next_layer)                                                                  
+    TENSORS(llama_tensors, glm5_next_layer)
 
 #define LING3                                                                                                \
     .latent_attention = true, .gated_attention = true, .rope_base = 6000000, .mixers = MIXERS_KEYS,          \

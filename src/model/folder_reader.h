@@ -57,6 +57,9 @@ hearth_status folder_get_positive(const folder_reader *r, const json_t *object, 
  * absent. HEARTH_UNSUPPORTED: a layer differs. */
 hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern);
 
+/* The list of what each layer has, as objects, in config.json. */
+#define BLOCK_CONFIGS "block_configs"
+
 /* Returns whether a config names blocks with experts. */
 bool folder_has_expert_blocks(const json_t *config);
 /* Sets the neurons of a layer's experts, and how many a token uses, where a config says so for each block; found false: it does not. */

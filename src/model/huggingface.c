@@ -66,7 +66,7 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
     if (field == &r->layer.ffn.neuron_count)
         *field = f->ffn_widths * r->hyper.embedding_length;
     if (field == &r->hyper.layer_count) /* of a Puzzle, which lists them */
-        *field = (uint32_t)json_array_size(json_object_get(r->config, "block_configs"));
+        *field = (uint32_t)json_array_size(json_object_get(r->config, BLOCK_CONFIGS));
     for (size_t i = 0; i < MOST_DEFAULTS && f->sizes[i].key; i++)
         if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
             *field = f->sizes[i].value;

@@ -90,9 +90,9 @@ static hearth_status read_safe_gate(folder_reader *r)
     TRY(json_is_object(own) ? json_get_bool(own, "safe_gate", &safe, &found, r->name, r->error) : HEARTH_OK);
     if (!safe)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: safe_gate: is false, which is not supported", r->name);
-    if (!value && !json_is_object(own) && json_is_null(json_object_get(r->config, of_config)))
-        return folder_read_one_limit(r, "swiglu_limit", 10); /* there is none */
-    TRY(value ? set_floor(r, of_object, value) : set_floor(r, of_config, json_object_get(r->config, of_config)));
+    bool none = !json_is_object(own) && json_is_null(json_object_get(r->config, of_config));
+    if (!none)
+        TRY(value ? set_floor(r, of_object, value) : set_floor(r, of_config, json_object_get(r->config, of_config)));
     return folder_read_one_limit(r, "swiglu_limit", 10);
 }
 

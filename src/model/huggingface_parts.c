@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCK_CONFIGS "block_configs"
-
 /* Neurons of a network are a multiple of so many. */
 #define NEURON_STEP 256
 

@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The list of blocks that are objects, in config.json. */
-#define BLOCK_CONFIGS "block_configs"
-
 /* What a layer of one block is: letters of hybrid_override_pattern, names in layers_block_type. */
 typedef struct block_name {
     char letter;

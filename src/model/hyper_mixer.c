@@ -41,22 +41,12 @@ hearth_status hyper_find_mixer(const hyper_reader *r, uint32_t layer)
     if (r->family->mixers == MIXERS_PARTS && !attends && l->attention.head_count > 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.head_count_kv",
                           "is 0 in a layer with heads: one matrix in place of attention is not supported");
-    if (r->family->mixers == MIXERS_PARTS) {
-        l->mixer = attends ? MIXER_ATTENTION : MIXER_NONE;
-        if (!attends)
-            l->attention = (attention_shape){0};
-        return HEARTH_OK;
-    }
-    if (r->family->mixers == MIXERS_KEYS) {
-        l->mixer = attends ? MIXER_ATTENTION : MIXER_RECURRENT;
-        if (!attends)
-            l->attention = (attention_shape){0};
-        return HEARTH_OK;
-    }
-    if (attends && l->ffn.neuron_count > 0)
+    if (r->family->mixers == MIXERS_BLOCKS && attends && l->ffn.neuron_count > 0)
         return hyper_fail(r, HEARTH_FORMAT, "feed_forward_length",
                           "gives neurons to a layer that has heads of keys, too");
-    l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
+    bool none = r->family->mixers == MIXERS_PARTS ||
+                (r->family->mixers == MIXERS_BLOCKS && l->ffn.neuron_count > 0); /* where there is no attention */
+    l->mixer = attends ? MIXER_ATTENTION : none ? MIXER_NONE : MIXER_RECURRENT;
     if (!attends)
         l->attention = (attention_shape){0};
     return HEARTH_OK;
