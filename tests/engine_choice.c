@@ -9,10 +9,10 @@
 
 enum { CHOSEN = 12, LONG = 300 };
 
-static const char *const models[] = {"deepseek32", "glm-dsa", "glm5-next"};
+static const char *const models[] = {"deepseek32", "glm-dsa", "glm5-next", "qwen3-8-next"};
 enum { MODELS = sizeof models / sizeof *models };
 /* The first position whose token does not see all up to it. */
-static const size_t limits[MODELS] = {CHOSEN, CHOSEN, CHOSEN + 3};
+static const size_t limits[MODELS] = {CHOSEN, CHOSEN, CHOSEN + 3, CHOSEN + 3};
 
 static const hearth_session_options long_session = {.context = 320, .output_rows = LONG, .kv = HEARTH_KV_F32};
 
@@ -77,7 +77,7 @@ static void it_matters(void **state)
 {
     (void)state;
     static const char *const keys[] = {"deepseek32.attention.indexer.top_k", "glm-dsa.attention.indexer.top_k",
-                                       "glm5-next.attention.indexer.top_k"};
+                                       "glm5-next.attention.indexer.top_k", "qwen4exp.attention.indexer.top_k"};
     for (size_t i = 0; i < MODELS; i++) {
         golden g;
         char path[600];
@@ -201,7 +201,8 @@ static void keys_together(void **state)
         memset(b->choice.seen, 0, choice_words(s.session) * sizeof *b->choice.seen);
         for (uint32_t i = 0; i < CHOSEN; i++)
             b->choice.seen[i * 27 / 32] |= 1u << i * 27 % 32;
-        attend_cache got = choice_gather(s.session, 1, 0),
+        choice_gather(s.session, 1, 0);
+        attend_cache got = choice_gathered(s.session, 1, 0),
                      cache = kv_head(&s.session->cache, s.engine->layers[1].cache_index, 0, 0);
         size_t bytes = cache.key.row_bytes;
         for (uint32_t i = 0; i < CHOSEN; i++)

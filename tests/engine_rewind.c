@@ -17,10 +17,11 @@ typedef struct storm_case {
     hearth_kv kv;
 } storm_case;
 
-static const storm_case cases[] = {
-    {"nemotron-h", HEARTH_KV_F16},  {"nemotron-h-moe", HEARTH_KV_F16}, {"qwen3-5", HEARTH_KV_F16},
-    {"qwen3-5-moe", HEARTH_KV_F16}, {"lfm2", HEARTH_KV_F16},           {"lfm2-moe", HEARTH_KV_F16},
-    {"ling3", HEARTH_KV_F16},       {"glm5-next", HEARTH_KV_F16},      {"glm5-next", HEARTH_KV_Q8_0}};
+static const storm_case cases[] = {{"nemotron-h", HEARTH_KV_F16}, {"nemotron-h-moe", HEARTH_KV_F16},
+                                   {"qwen3-5", HEARTH_KV_F16},    {"qwen3-5-moe", HEARTH_KV_F16},
+                                   {"lfm2", HEARTH_KV_F16},       {"lfm2-moe", HEARTH_KV_F16},
+                                   {"ling3", HEARTH_KV_F16},      {"glm5-next", HEARTH_KV_F16},
+                                   {"glm5-next", HEARTH_KV_Q8_0}, {"qwen3-8-next", HEARTH_KV_F16}};
 
 /* How a sequence came to be: its tokens, and how many each feed had. */
 typedef struct history {

@@ -17,7 +17,7 @@ static const uint32_t pools[] = {1, 4, 2, 16, 128, 8, 32, 1, 64};
 /* Queries, weights and keys of one head that score positions; most of them are whole numbers, so that scores are often equal. */
 typedef struct scored {
     shape p;
-    float *query, *weights;
+    float *query, *weights; /* weights NULL: 1 */
     void *keys;
     size_t splits, stride_w;
     uint32_t limit, pool;
@@ -43,7 +43,7 @@ static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng
     a.stride_w = a.p.heads + random_below(rng, 3);
     a.limit = 1 + (uint32_t)random_below(rng, a.p.context);
     a.query = rough_array(a.p.count * a.p.stride_q, rng);
-    a.weights = rough_array(a.p.count * a.stride_w, rng);
+    a.weights = s % 4 == 3 ? NULL : rough_array(a.p.count * a.stride_w, rng);
     a.keys = random_cache(&a.p, rng);
     return a;
 }
@@ -62,7 +62,7 @@ static void check_scores(check *c, const scored *a, const float *got)
         for (size_t i = 0; needs_score(a, t, i); i++) {
             double want = 0, magnitude = 0;
             for (size_t h = 0; h < p->heads; h++) {
-                double sum = 0, size = 0, weight = a->weights[t * a->stride_w + h];
+                double sum = 0, size = 0, weight = a->weights ? a->weights[t * a->stride_w + h] : 1;
                 for (size_t k = 0; k < p->length; k++) {
                     double term = (double)a->query[t * p->stride_q + h * p->length + k] *
                                   cached(p, a->keys, p->sequence[t], 0, (i + 1) * a->pool - 1, k);
@@ -86,7 +86,7 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
         float *before = rough_array(scores, rng);
         room rooms[] = {step_of(d, p),
                         float_room(d, a.query, p->count * p->stride_q),
-                        float_room(d, a.weights, p->count * a.stride_w),
+                        float_room(d, a.weights, a.weights ? p->count * a.stride_w : 0),
                         room_new(d, a.keys, p->cached),
                         pages_of(d, p),
                         float_room(d, before, scores)};
@@ -95,10 +95,11 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
         float *got = array_new(scores, sizeof *got);
         for (uint32_t first = 0; first < p->count; first += most) {
             size_t n = p->count - first < most ? p->count - first : most;
-            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                      room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                      UINT(p->positions), room_of(&rooms[5]), UINT(a.limit), UINT(a.pool), UINT(p->heads),
-                      UINT(p->length), UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
+            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
+                      a.weights ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]),
+                      UINT(p->table), UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[5]),
+                      UINT(a.limit), UINT(a.pool), UINT(p->heads), UINT(p->length), UINT(a.splits), UINT(p->stride_q),
+                      UINT(a.stride_w), UINT(first), UINT(most));
             float *some = content_of(c, &rooms[5]);
             memcpy(got + first * a.row, some, n * a.row * sizeof *got);
             free(some);
@@ -173,14 +174,16 @@ static void check_choose(check *c, device *d, uint64_t *rng)
 /* ------------------------------------------------------------------ keys of pools */
 
 /* A column of the key of a pool, from what is stored, and how far off it may be: a weight is off by what the rounding of a gate and
- * its bias makes of it, and by as many exps as there are positions. */
+ * its bias makes of it, and by as many exps as there are positions. Without biases all weigh the same. */
 static bounded pooled(const shape *p, const void *keys, const void *gates, const float *bias, uint32_t pool, size_t t,
                       size_t i)
 {
     size_t first = p->position[t] + (size_t)1 - pool;
     double most = -INFINITY, size = 0, sum = 0, key = 0, magnitude = 0, gate[ATTEND_POSITIONS];
     for (size_t k = 0; k < pool; k++) {
-        gate[k] = (double)cached(p, gates, p->sequence[t], 0, first + k, i) + (double)bias[k * p->length + i];
+        gate[k] = 0;
+        if (bias)
+            gate[k] = (double)cached(p, gates, p->sequence[t], 0, first + k, i) + (double)bias[k * p->length + i];
         most = fmax(most, gate[k]);
         size = fmax(size, fabs(gate[k]));
     }
@@ -205,16 +208,17 @@ static void check_pool_keys(check *c, device *d, device_kernel kernel, number_fo
                 p.position[t] = last;
         }
         void *keys = random_cache(&p, rng), *gates = random_cache(&p, rng);
-        float *bias = rough_array(pool * p.length, rng), *key = rough_array(p.count * p.stride_k, rng);
+        float *bias = s % 3 == 1 ? NULL : rough_array(pool * p.length, rng),
+              *key = rough_array(p.count * p.stride_k, rng);
         room rooms[] = {step_of(d, &p),
                         float_room(d, key, p.count * p.stride_k),
                         room_new(d, keys, p.cached),
                         room_new(d, gates, p.cached),
-                        float_room(d, bias, pool * p.length),
+                        float_room(d, bias, bias ? pool * p.length : 0),
                         pages_of(d, &p)};
         DEVICE_DO(c, d, kernel, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), UINT(p.table), UINT(p.page),
-                  UINT(p.piece), UINT(p.positions), UINT(p.length), UINT(pool), UINT(p.stride_k));
+                  room_of(&rooms[3]), bias ? room_of(&rooms[4]) : NO_BUFFER, room_of(&rooms[5]), UINT(p.table),
+                  UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.length), UINT(pool), UINT(p.stride_k));
         float *own = content_of(c, &rooms[1]);
         for (size_t t = 0; t < p.count; t++) {
             float *before = key + t * p.stride_k, *made = own + t * p.stride_k;
@@ -227,6 +231,48 @@ static void check_pool_keys(check *c, device *d, device_kernel kernel, number_fo
         }
         free_rooms(rooms, COUNT_OF(rooms));
         free(keys), free(gates), free(bias), free(key), free(own), free(p.pages);
+    }
+}
+
+/* Plain pools' keys: normed, and turned by angles of their own; other rows, and what is no key, stay. */
+static void check_finish_pools(check *c, device *d, uint64_t *rng)
+{
+    const float epsilon = 1e-6f;
+    for (size_t s = 0; s < 4 * HEAD_LENGTHS; s++) {
+        shape p = shape_of_one(c, FORMAT_F32, s, rng);
+        uint32_t pool = pools[s % COUNT_OF(pools)], half = (uint32_t)p.length / 2;
+        uint32_t pairs = s % 5 == 0 ? 0 : s % 5 == 1 ? half : (uint32_t)random_below(rng, half + (uint32_t)1);
+        bool halves = s % 2;
+        float *key = rough_array(p.count * p.stride_k, rng), *weight = rough_array(p.length, rng);
+        float *cosine = rough_array(p.count * (size_t)pairs + 1, rng),
+              *sine = rough_array(p.count * (size_t)pairs + 1, rng);
+        room rooms[] = {step_of(d, &p), float_room(d, key, p.count * p.stride_k), float_room(d, weight, p.length),
+                        float_room(d, cosine, p.count * pairs + 1), float_room(d, sine, p.count * pairs + 1)};
+        DEVICE_DO(c, d, DEVICE_finish_pools, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.length), UINT(pool), UINT(pairs), UINT(halves),
+                  UINT(p.stride_k), FLOAT(epsilon));
+        float *own = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < p.count; t++) {
+            float *before = key + t * p.stride_k, *made = own + t * p.stride_k;
+            double squares = 0, normed[1 << 12];
+            for (size_t i = 0; i < p.length; i++)
+                squares += (double)before[i] * (double)before[i];
+            for (size_t i = 0; i < p.length; i++)
+                normed[i] = (double)before[i] * (double)weight[i] / sqrt(squares / (double)p.length + (double)epsilon);
+            for (size_t i = 0; i < p.length && (p.position[t] + 1) % pool == 0; i++) {
+                size_t pair = halves ? i % (pairs > 0 ? pairs : 1) : i / 2,
+                       other = halves ? (i + pairs) % (2 * pairs + (pairs == 0)) : i ^ 1;
+                bool turns = i < 2 * (size_t)pairs, first = halves ? i < pairs : i % 2 == 0;
+                double by = turns ? (double)cosine[t * pairs + pair] : 1,
+                       and_by = turns ? (double)sine[t * pairs + pair] : 0;
+                double a = normed[i] * by, b = turns ? normed[other] * and_by * (first ? -1 : 1) : 0;
+                expect_close(c, i, a + b, made[i], (fabs(a) + fabs(b)) * (double)(p.length + 12) * EPSILON + TINY);
+                made[i] = before[i];
+            }
+            expect_same(c, "what ends no pool, and what is no key", before, made, p.stride_k * sizeof *key);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(key), free(weight), free(cosine), free(sine), free(own), free(p.pages);
     }
 }
 
@@ -246,6 +292,8 @@ void check_device_choice(check *c, device *d, uint64_t *rng)
         check_begin(c, all[i].scores);
         check_score_positions(c, d, all[i].score, all[i].format, rng);
     }
+    check_begin(c, "finish_pools");
+    check_finish_pools(c, d, rng);
     check_begin(c, "choose");
     check_choose(c, d, rng);
 }

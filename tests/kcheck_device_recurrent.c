@@ -83,6 +83,45 @@ static void check_convolve(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* The convolution of n-grams, whose inputs are so many rows apart. */
+static void check_convolve_ngrams(check *c, device *d, uint64_t *rng)
+{
+    static const size_t windows[] = {4, 2, 3, 5}, sizes[] = {1, 7, 64, 255, 256, 257, 600}, dilations[] = {3, 2, 1, 8};
+    for (size_t s = 0; s < 56; s++) {
+        size_t n = sizes[s % COUNT_OF(sizes)], window = windows[s % COUNT_OF(windows)];
+        size_t apart = dilations[s / 2 % COUNT_OF(dilations)], kept = (window - 1) * apart * n;
+        places p = places_new(kept + random_below(rng, 9), rng);
+        size_t count = p.step.count;
+        snprintf(c->size, sizeof(c->size), "%zu channels, window %zu, %zu apart, %zu rows", n, window, apart, count);
+        float *x = rough_array(count * n, rng), *weight = rough_array(n * window, rng),
+              *out = rough_array(count * n, rng);
+        room rooms[] = {step_room(d, &p), float_room(d, x, count * n), float_room(d, weight, n * window),
+                        states_room(d, &p), float_room(d, out, count * n)};
+        DEVICE_DO(c, d, DEVICE_convolve_ngrams, items_of(n, CONVOLVE_CHANNELS), room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(n), UINT(window), UINT(apart),
+                  UINT(p.length));
+        float *got = content_of(c, &rooms[4]), *after = content_of(c, &rooms[3]);
+        float *inputs = array_new(kept + n, sizeof(float));
+        for (size_t t = 0; t < count; t++) {
+            uint32_t from = p.step.row[t].state_from, to = p.step.row[t].state_to;
+            memset(inputs, 0, kept * sizeof(float));
+            if (from != NO_STATE)
+                memcpy(inputs, p.before + from * p.length, kept * sizeof(float));
+            for (size_t i = 0; i < n; i++) {
+                double slip, want = convolved(weight + i * window, NULL, inputs + i, apart * n, window, x[t * n + i],
+                                              NULL, &slip) +
+                                    (double)out[t * n + i];
+                expect_close(c, t * n + i, want, got[t * n + i], slip + fabs(want) * EPSILON);
+            }
+            memcpy(inputs + kept, x + t * n, n * sizeof(float));
+            memcpy(p.before + to * p.length, inputs + n, kept * sizeof(float));
+        }
+        expect_same(c, "inputs that are kept", p.before, after, 2 * p.sequences * p.length * sizeof(float));
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(x), free(weight), free(out), free(p.before), free(got), free(after), free(inputs);
+    }
+}
+
 /* ------------------------------------------------------------------ recur */
 
 typedef struct recurring {
@@ -275,6 +314,8 @@ void check_device_recurrent(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "convolve");
     check_convolve(c, d, rng);
+    check_begin(c, "convolve_ngrams");
+    check_convolve_ngrams(c, d, rng);
     check_begin(c, "recur");
     check_recur(c, d, rng);
     check_begin(c, "norm_gated");

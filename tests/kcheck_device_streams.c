@@ -1,5 +1,5 @@
 /* kcheck_device_streams.c - the kernels of devices for several streams of the residual, those of AltUp (predict_streams and
- * correct_streams) and of hyper-connections, against double precision. */
+ * correct_streams), of hyper-connections and of gates, against double precision. */
 #include "kcheck_device_arrays.h"
 
 #include <math.h>
@@ -311,6 +311,189 @@ static void check_spread(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* ------------------------------------------------------------------ gates */
+
+/* 1 / (1 + exp(-x)) for a value that is off by so much. */
+static bounded logistic(double x, double off)
+{
+    double share = 1 / (1 + exp(-x));
+    return (bounded){share, share * (EXP_ERROR + 6 * EPSILON) + off / 4 + TINY};
+}
+
+static void check_norm_streams(check *c, device *d, uint64_t *rng)
+{
+    const float epsilon = 1e-6f;
+    for (size_t s = 0; s < 126; s++) {
+        connecting w = connecting_new(s, rng);
+        size_t n = (size_t)w.streams * w.columns;
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        float *weight = rough_array(n, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, weight, n), float_room(d, NULL, w.states)};
+        DEVICE_DO(c, d, DEVICE_norm_streams, CHECKED_ROWS * w.streams, room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams), FLOAT(epsilon));
+        float *got = content_of(c, &rooms[3]);
+        for (size_t at = 0; at < w.states; at++) {
+            const float *stream = w.state + at / w.columns * w.columns;
+            double squares = 0;
+            for (size_t k = 0; k < w.columns; k++)
+                squares += (double)stream[k] * (double)stream[k];
+            double want = (double)w.state[at] * (double)weight[at % n] / sqrt(squares / w.columns + (double)epsilon);
+            expect_close(c, at, want, got[at], fabs(want) * (double)(w.columns + 8) * EPSILON + TINY);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(weight), free(got);
+    }
+}
+
+static void check_squeeze(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        float factor = 1 / (float)w.streams;
+        snprintf(c->size, sizeof(c->size), "%u rows of %u", w.count, w.columns);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.read, w.x)};
+        DEVICE_DO(c, d, DEVICE_squeeze, items_of(CHECKED_ROWS * w.columns, SQUASHED_VALUES), room_of(&rooms[0]),
+                  room_of(&rooms[1]), UINT(w.columns), FLOAT(factor));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t at = 0; at < w.x; at++) {
+            double value = (double)w.read[at] * (double)factor;
+            bounded share = logistic(value, fabs(value) * EPSILON);
+            expect_close(c, at, value * share.value, got[at],
+                         fabs(value) * (share.error + 2 * EPSILON * share.value) + TINY);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(got);
+    }
+}
+
+static void check_collapse_gates(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        float *gates = rough_array(w.states, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, gates, w.states), float_room(d, NULL, w.x), float_room(d, NULL, w.x)};
+        DEVICE_DO(c, d, DEVICE_collapse_gates, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(w.columns),
+                  UINT(w.streams));
+        float *got = content_of(c, &rooms[3]), *copy = content_of(c, &rooms[4]);
+        for (size_t at = 0; at < w.x; at++) {
+            bounded want = {0, TINY};
+            for (size_t i = 0; i < w.streams; i++) {
+                size_t from = (at / w.columns * w.streams + i) * w.columns + at % w.columns;
+                bounded share = logistic((double)gates[from], 0);
+                double term = share.value * (double)w.state[from];
+                want.value += term;
+                want.error +=
+                    fabs((double)w.state[from]) * share.error + fabs(term) * ((double)w.streams + 2) * EPSILON;
+            }
+            expect_close(c, at, want.value / w.streams, got[at], want.error);
+        }
+        expect_same(c, "the copy", got, copy, w.x * sizeof(float));
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(gates), free(got), free(copy);
+    }
+}
+
+static void check_spread_gates(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        size_t products = w.count * (size_t)w.streams;
+        float *x = rough_array(w.x, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
+                        float_room(d, w.weight, products), float_room(d, x, w.x), float_room(d, w.read, w.x)};
+        DEVICE_DO(c, d, DEVICE_spread_gates, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(w.columns),
+                  UINT(w.streams));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t at = 0; at < w.states; at++) {
+            size_t row = at / w.columns, t = row / w.streams, own = t * w.columns + at % w.columns;
+            double value = (double)w.weight[row] / w.streams, result = (double)x[own] - (double)w.read[own];
+            bounded share = logistic(value, fabs(value) * EPSILON);
+            double want = (double)w.state[at] + 2 * share.value * result;
+            expect_close(c, at, want, got[at],
+                         2 * fabs(result) * (share.error + 3 * EPSILON * share.value) + fabs(want) * EPSILON + TINY);
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(x), free(got);
+    }
+}
+
+/* ------------------------------------------------------------------ n-grams */
+
+/* The gate of a stream whose key agrees with it so much. It grows with the score. */
+static double gate_at(double score)
+{
+    double root = score == 0 ? 0 : copysign(sqrt(fmax(fabs(score), 1e-6)), score);
+    return 1 / (1 + exp(-root));
+}
+
+/* The same of a score that is off by so much, which near zero, where the gate jumps, may be another one. */
+static bounded gate_of(double score, double off)
+{
+    bounded gate = {gate_at(score), 0};
+    double low = gate_at(score - off), high = gate_at(score + off);
+    gate.error = fmax(high - gate.value, gate.value - low) + gate.value * (EXP_ERROR + 8 * EPSILON);
+    return gate;
+}
+
+static void check_gate_ngrams(check *c, device *d, uint64_t *rng)
+{
+    const float epsilon = 1e-6f;
+    for (size_t s = 0; s < 63; s++) {
+        connecting w = connecting_new(s, rng);
+        size_t n = (size_t)w.streams * w.columns;
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        float *keys = rough_array(w.states, rng), *weight = rough_array(n, rng), *convolved = rough_array(n, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
+                        float_room(d, w.state, w.states),
+                        float_room(d, keys, w.states),
+                        float_room(d, w.read, w.x),
+                        float_room(d, weight, n),
+                        float_room(d, convolved, n),
+                        float_room(d, NULL, w.states)};
+        DEVICE_DO(c, d, DEVICE_gate_ngrams, CHECKED_ROWS * w.streams, room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), room_of(&rooms[6]),
+                  UINT(w.columns), UINT(w.streams), FLOAT(epsilon));
+        float *states = content_of(c, &rooms[1]), *normed = content_of(c, &rooms[6]);
+        for (size_t item = 0; item < w.count * (size_t)w.streams; item++) {
+            const float *state = w.state + item * w.columns, *key = keys + item * w.columns;
+            const float *value = w.read + item / w.streams * w.columns;
+            size_t own = item % w.streams * w.columns;
+            double sum = 0, size = 0, squares = 0, of_values = 0, slip = (double)(w.columns + 12) * EPSILON;
+            for (size_t k = 0; k < w.columns; k++) {
+                double term = (double)key[k] * (double)weight[own + k] * (double)state[k];
+                sum += term;
+                size += fabs(term);
+                squares += (double)state[k] * (double)state[k];
+                of_values += (double)value[k] * (double)value[k];
+            }
+            double scale = 1 / sqrt((squares / w.columns + (double)epsilon) * w.columns);
+            bounded gate = gate_of(sum * scale, size * scale * 2 * slip + TINY);
+            double root = sqrt(gate.value * gate.value * of_values / w.columns + (double)epsilon);
+            for (size_t k = 0; k < w.columns; k++) {
+                double v = (double)value[k], added = gate.value * v, by = (double)convolved[own + k] / root;
+                expect_close(c, item * w.columns + k, (double)state[k] + added, states[item * w.columns + k],
+                             fabs(v) * gate.error + (fabs(added) + fabs((double)state[k])) * 2 * EPSILON + TINY);
+                /* a gate that is off changes what it is divided by as well */
+                expect_close(c, item * w.columns + k, added * by, normed[item * w.columns + k],
+                             fabs(v * by) * (2 * gate.error + gate.value * 2 * slip) + TINY);
+            }
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        connecting_free(&w);
+        free(keys), free(weight), free(convolved), free(states), free(normed);
+    }
+}
+
 void check_device_streams(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "predict_streams");
@@ -323,4 +506,14 @@ void check_device_streams(check *c, device *d, uint64_t *rng)
     check_collapse(c, d, rng);
     check_begin(c, "spread_streams");
     check_spread(c, d, rng);
+    check_begin(c, "norm_streams");
+    check_norm_streams(c, d, rng);
+    check_begin(c, "squeeze");
+    check_squeeze(c, d, rng);
+    check_begin(c, "collapse_gates");
+    check_collapse_gates(c, d, rng);
+    check_begin(c, "spread_gates");
+    check_spread_gates(c, d, rng);
+    check_begin(c, "gate_ngrams");
+    check_gate_ngrams(c, d, rng);
 }

@@ -139,7 +139,7 @@ static const struct {
     {"glm5-next", "glm5-next.attention.indexer.kpool_select_tail", 'n', 0, HEARTH_UNSUPPORTED,
      "kpool_select_tail: is false"},
     {"glm5-next", "glm5-next.attention.indexer.top_k", 'u', 14, HEARTH_FORMAT,
-     "top_k: is not a multiple of attention.indexer"},
+     "top_k: is not a multiple of the positions that share a score"},
     {"glm5-next", "glm5-next.hyper_connection.count", 'u', 1, HEARTH_FORMAT,
      "hyper_connection.count: is not a number from 2"},
     {"glm5-next", "glm5-next.hyper_connection.count", 'u', 9, HEARTH_FORMAT,
@@ -156,6 +156,28 @@ static const struct {
     {"glm5-next", "glm5-next.kda.gate_lower_bound", 'f', 0, HEARTH_FORMAT,
      "kda.gate_lower_bound: is not a number below 0"},
     {"glm5-next", "glm5-next.swiglu_clamp_exp", 'f', -1, HEARTH_FORMAT, "swiglu_clamp_exp: has no limit of 0 or more"},
+    {"qwen3-8-next", "qwen4exp.hyper_connection.low_rank", 'u', 0, HEARTH_FORMAT, "low_rank: is 0 or too large"},
+    {"qwen3-8-next", "qwen4exp.hyper_connection.low_rank", 'u', 1u << 31, HEARTH_FORMAT, "low_rank: is 0 or too large"},
+    {"qwen3-8-next", "qwen4exp.hyper_connection.low_rank", 'u', 13, HEARTH_FORMAT,
+     "output_hc_down.weight: is 256 x 12, expected 256 x 13"},
+    {"qwen3-8-next", "qwen4exp.hyper_connection.count", 'u', 1, HEARTH_FORMAT, "count: is not a number from 2 to 8"},
+    {"qwen3-8-next", "qwen4exp.attention.compress_ratios", 'u', 3, HEARTH_UNSUPPORTED,
+     "compress_ratios: is not a power of two from 2"},
+    {"qwen3-8-next", "qwen4exp.attention.indexer.top_k", 'u', 14, HEARTH_FORMAT,
+     "top_k: is not a multiple of the positions that share a score"},
+    {"qwen3-8-next", "qwen4exp.attention.indexer.key_length", 'u', 6, HEARTH_FORMAT,
+     "indexer.q_proj.weight: is 64 x 64, expected 64 x 24"},
+    {"qwen3-8-next", "qwen4exp.ple.ngram_size", 'u', 1, HEARTH_FORMAT, "ngram_size: is too small or too large"},
+    {"qwen3-8-next", "qwen4exp.ple.ngram_size", 'u', 9, HEARTH_FORMAT, "ngram_size: is too small or too large"},
+    {"qwen3-8-next", "qwen4exp.ple.ngram_size", 'u', 4, HEARTH_UNSUPPORTED, "does not make rows that are together as"},
+    {"qwen3-8-next", "qwen4exp.ple.heads_per_ngram", 'u', 33, HEARTH_UNSUPPORTED, "makes more than 64 rows"},
+    {"qwen3-8-next", "qwen4exp.ple.heads_per_ngram", 'u', 0, HEARTH_FORMAT, "heads_per_ngram: is too small"},
+    {"qwen3-8-next", "qwen4exp.ple.conv_kernel", 'u', 5, HEARTH_FORMAT, "ple_conv1d.weight: is 4 x 256, expected 5"},
+    {"qwen3-8-next", "qwen4exp.ple.conv_kernel", 'u', 1, HEARTH_FORMAT, "conv_kernel: is too small or too large"},
+    {"qwen3-8-next", "qwen4exp.ple.eos_token_id", 'u', 1u << 31, HEARTH_FORMAT, "eos_token_id: is too small or too"},
+    {"qwen3-8-next", "qwen4exp.ple.layers", 'b', 0, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
+    {"qwen3-8-next", "qwen4exp.ple.layers", 'u', 1, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
+    {"qwen3-8-next", "qwen4exp.ple.layer_multipliers", 'b', 0, HEARTH_FORMAT, "layer_multipliers: "},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 0, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 48, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.attention.gate_lora_rank", 'u', 0, HEARTH_FORMAT, "gate_lora_rank: is 0 or too large"},
@@ -240,6 +262,49 @@ static hearth_status set_key(checkpoint *c, const char *key, char type, double v
     return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
 }
 
+/* What n-grams read is checked before any of it is: layers, and where rows lie. */
+static void bad_ngrams(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        uint64_t numbers[4];
+        size_t count;
+        hearth_status status;
+        const char *text;
+    } arrays[] = {
+        {"qwen4exp.ple.layer_multipliers", {1, 3}, 2, HEARTH_FORMAT, "layer_multipliers: has too few numbers"},
+        {"qwen4exp.ple.head_offsets", {0, 53, 112, UINT32_MAX}, 4, HEARTH_FORMAT, "has a number that is too large"},
+        {"qwen4exp.ple.head_offsets", {0, 53, 112, 200}, 4, HEARTH_FORMAT, "or there are fewer rows"},
+        {"qwen4exp.ple.head_vocab_sizes", {53, 0, 61, 67}, 4, HEARTH_FORMAT, "is 0 of a head, or there are fewer rows"},
+        {"qwen4exp.ple.head_vocab_sizes", {53, 241, 61, 67}, 4, HEARTH_FORMAT, "is 0 of a head, or there are fewer"},
+        {"qwen4exp.ple.layers", {1, 3}, 2, HEARTH_UNSUPPORTED, "layers: has more than one layer, which share no"},
+        {"qwen4exp.ple.layers", {5}, 1, HEARTH_FORMAT, "layers: has a number that is no layer's"},
+        {"qwen4exp.ple.layers", {UINT32_MAX}, 1, HEARTH_FORMAT, "layers: has a number that is no layer's"},
+        {"qwen4exp.ple.layers", {2}, 1, HEARTH_UNSUPPORTED, "layers: has a layer that is not recurrent"},
+        {"qwen4exp.ple.layers", {0}, 1, HEARTH_FORMAT, "blk.0.ple_key.weight: is missing"},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        char path[600];
+        hearth_error error = {0};
+        checkpoint *c;
+        hearth_model *m;
+        bool layers = strstr(arrays[i].key, "layers") != NULL;
+        uint32_t numbers[4];
+        for (size_t k = 0; k < 4; k++)
+            numbers[k] = (uint32_t)arrays[i].numbers[k];
+        golden_path(path, sizeof path, "qwen3-8-next", "model.gguf");
+        stack_check(gguf_open(&c, path, &error), &error);
+        stack_check(checkpoint_set_numbers(c, arrays[i].key, layers ? VALUE_I32 : VALUE_U64,
+                                           layers ? (const void *)numbers : arrays[i].numbers, arrays[i].count, &error),
+                    &error);
+        hearth_status status = model_check(&m, c, NULL, &error);
+        if (status != arrays[i].status || !strstr(error.text, arrays[i].text))
+            fail_msg("%s: status %d, %s (wanted %s)", arrays[i].key, (int)status, error.text, arrays[i].text);
+        checkpoint_close(c);
+    }
+}
+
 static void bad_keys(void **state)
 {
     (void)state;
@@ -306,7 +371,7 @@ static void tensors_of_other_layers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(no_windows),
-                                       cmocka_unit_test(tensors_of_other_layers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(bad_ngrams),
+                                       cmocka_unit_test(no_windows), cmocka_unit_test(tensors_of_other_layers)};
     return run_group(tests, NULL, NULL);
 }

@@ -17,8 +17,8 @@ typedef struct attention_job {
     hearth_session *s;
     const model_layer *l;
     uint32_t layer;
-    uint32_t cached;            /* index of the layer in the cache                       */
-    const attend_cache *chosen; /* the keys that the one row sees, of all pieces; NULL: those in the cache */
+    uint32_t cached; /* index of the layer in the cache                      */
+    bool chosen;     /* the one row sees what was brought together (choice_gather) */
 } attention_job;
 
 /* Norms queries or keys of one row, each head alone or all together. */
@@ -165,15 +165,18 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
     size_t position = s->scratch.position[row], seen = position + 1;
     size_t first = a->chunked ? chunk_begin(a, position) : a->window && seen > a->window ? seen - a->window : 0;
-    attend_cache cache = kv_head(&s->cache, job->cached, s->scratch.sequence[row], (uint32_t)(query / group_of(a)));
+    uint32_t of = (uint32_t)(query / group_of(a));
+    attend_cache cache = job->chosen ? choice_gathered(s, job->layer, of)
+                                     : kv_head(&s->cache, job->cached, s->scratch.sequence[row], of);
     size_t head = row * a->head_count + query;
     const float *queries = s->scratch.query + head * a->head_length;
     float *out = s->scratch.mixed + head * read_length(a);
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-    if (job->chosen)
-        attend(queries, heads, job->chosen, 0, choice_count(a, (uint32_t)position), &scoring, scores, out);
-    else
-        attend(queries, heads, &cache, first, seen - first, &scoring, scores, out);
+    if (job->chosen) {
+        first = 0;
+        seen = choice_count(a, (uint32_t)position);
+    }
+    attend(queries, heads, &cache, first, seen - first, &scoring, scores, out);
 }
 
 /* The same for a piece of several rows. */
@@ -232,8 +235,8 @@ static void attend_all(attention_job job, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (!choice_limits(a, b->position[i]))
             continue;
-        attend_cache keys = choice_gather(job.s, job.layer, i);
-        job.chosen = &keys;
+        choice_gather(job.s, job.layer, i);
+        job.chosen = true;
         b->pieces[0] = (row_piece){(uint32_t)i, 1};
         pool_run(threads, items, 1, attend_heads, &job);
     }
@@ -294,7 +297,7 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
-    attention_job job = {s, l, layer, s->engine->layers[layer].cache_index, NULL};
+    attention_job job = {s, l, layer, s->engine->layers[layer].cache_index, false};
     const float *result = a->compressed > 0 ? b->result : b->mixed;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);

@@ -1,7 +1,7 @@
 /* choice.c - see choice.h.
  *
- * Attention reads keys that follow one another. So the chosen ones are brought together first: all heads of latent attention
- * read them, and copying what is read many times costs little.
+ * Attention reads keys that follow one another. So the chosen ones are brought together first, with their values: all heads of latent
+ * attention read them, or all of a group, and copying what is read many times costs little.
  *
  * Where positions share a score, in pools, the key of a pool takes the place of that of its last position: once the pool is whole,
  * nobody reads the keys of its positions, but where the session is cut back within it, and then the last one is written again. */
@@ -17,6 +17,7 @@
 typedef struct choosing {
     hearth_session *s;
     const model_layer *l;
+    uint32_t layer;
     uint32_t cached; /* the layer of the cache that has the keys */
     size_t first;    /* of the rows that are scored now          */
     size_t row;      /* whose keys are brought together          */
@@ -33,10 +34,12 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
     size_t n = c->l->attention.index.head_length;
     for (size_t i = begin; i < end; i++) {
         float *key = b->choice.key + i * n;
-        k->layer_norm(key, norm->weight, norm->bias, CHOICE_EPSILON, n, key);
-        forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
+        if (!c->l->attention.index.plain) {
+            k->layer_norm(key, norm->weight, norm->bias, CHOICE_EPSILON, n, key);
+            forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
+        }
         kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key,
-                 c->l->attention.pool > 1 ? b->choice.gate + i * n : NULL);
+                 c->l->index_gate.data ? b->choice.gate + i * n : NULL);
     }
 }
 
@@ -59,8 +62,26 @@ static void read_pooled(const pooling *p, size_t place)
     p->c->s->engine->runtime->kernels.add(l->index_gate_bias + place * n, n, p->gate);
 }
 
-/* Makes the key of a pool. */
-static void make_pooled(const pooling *p)
+/* Makes the key of a pool whose positions weigh the same; row: that of the pool's last position. */
+static void make_plain(const pooling *p, size_t row)
+{
+    const hearth_session *s = p->c->s;
+    const attention_shape *a = &p->c->l->attention;
+    const number_traits *stored = &number_formats[kv_formats[s->cache.format].stored];
+    size_t n = a->index.head_length;
+    memset(p->to, 0, n * sizeof *p->to);
+    for (size_t place = 0; place < a->pool; place++) {
+        stored->decode(attend_at(&p->cache, &p->cache.key, p->first + place), p->key, n);
+        s->engine->runtime->kernels.add(p->key, n, p->to);
+    }
+    forward_scale(1 / (float)a->pool, n, p->to);
+    s->engine->runtime->kernels.rms_norm(p->to, p->c->l->index_key_norm.weight, s->engine->model->hyper.norm_epsilon, n,
+                                         p->to);
+    forward_turn(s, a->index.pool_rotary, 1, n, row, p->to);
+}
+
+/* Makes the key of a pool of others. */
+static void make_weighed(const pooling *p)
 {
     const attention_shape *a = &p->c->l->attention;
     size_t n = a->index.head_length;
@@ -96,7 +117,10 @@ static void pool_keys(void *context, size_t begin, size_t end, unsigned worker)
             continue;
         attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[i], 0);
         pooling p = {c, cache, b->position[i] + 1 - a->pool, own, own + n, own + 2 * n, own + 3 * n, own + 4 * n};
-        make_pooled(&p);
+        if (a->index.plain)
+            make_plain(&p, i);
+        else
+            make_weighed(&p);
         kv_store_key(&c->s->cache, &c->s->engine->runtime->kernels, c->cached, b->sequence[i], b->position[i], p.to);
     }
 }
@@ -107,9 +131,16 @@ static void place_queries(void *context, size_t begin, size_t end, unsigned work
     (void)worker;
     const choosing *c = context;
     const index_shape *index = &c->l->attention.index;
-    for (size_t i = begin; i < end; i++)
-        forward_turn(c->s, index->rotary, index->head_count, index->head_length, i,
-                     c->s->scratch.choice.query + i * (size_t)index->head_count * index->head_length);
+    const hearth_engine *e = c->s->engine;
+    size_t n = index->head_length, heads = index->head_count;
+    for (size_t i = begin; i < end; i++) {
+        float *query = c->s->scratch.choice.query + i * heads * n;
+        for (size_t h = 0; index->plain && h < heads; h++) {
+            c->s->scratch.choice.weight[i * heads + h] = 1;
+            forward_norm_row(e, &c->l->index_query_norm, e->model->hyper.norm_epsilon, query + h * n, n, query + h * n);
+        }
+        forward_turn(c->s, index->rotary, heads, n, i, query);
+    }
 }
 
 /* ------------------------------------------------------------------ scores */
@@ -248,25 +279,28 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
     pool *threads = s->engine->runtime->threads;
-    choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].index_cache};
+    choosing c = {.s = s, .l = l, .layer = layer, .cached = s->engine->layers[layer].index_cache};
     bool limited = false;
     if (l->attention.index.head_count == 0)
         return;
     for (size_t i = 0; i < count; i++)
         limited |= choice_limits(&l->attention, b->position[i]);
-    bool pools = l->attention.pool > 1;
-    multiply(
-        s, b->normed, count,
-        (product[]){{&l->index_key, b->choice.key},
-                    pools ? (product){&l->index_gate, b->choice.gate} : (product){&l->index_weight, b->choice.weight},
-                    {&l->index_weight, b->choice.weight}},
-        (size_t)1 + pools + limited);
+    product of_input[4] = {{&l->index_key, b->choice.key}};
+    size_t products = 1;
+    if (l->index_gate.data)
+        of_input[products++] = (product){&l->index_gate, b->choice.gate};
+    if (limited && l->index_weight.data)
+        of_input[products++] = (product){&l->index_weight, b->choice.weight};
+    if (limited && l->attention.index.plain)
+        of_input[products++] = (product){&l->index_query, b->choice.query};
+    multiply(s, b->normed, count, of_input, products);
     pool_run(threads, count, 1, place_keys, &c);
-    if (pools)
+    if (l->attention.pool > 1)
         pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;
-    multiply(s, b->query_in, count, &(product){&l->index_query, b->choice.query}, 1);
+    if (!l->attention.index.plain)
+        multiply(s, b->query_in, count, &(product){&l->index_query, b->choice.query}, 1);
     pool_run(threads, count, 1, place_queries, &c);
     for (size_t n; c.first < count; c.first += n) {
         n = count - c.first < CHOICE_ROWS ? count - c.first : CHOICE_ROWS;
@@ -286,29 +320,43 @@ static void list_positions(const uint32_t *seen, size_t words, size_t most, uint
             list[n++] = (uint32_t)(32 * w) + (uint32_t)__builtin_ctz(bits);
 }
 
+attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t head)
+{
+    const choice_buffers *b = &s->scratch.choice;
+    const kv_layer *cached = &s->cache.layers[s->engine->layers[layer].cache_index];
+    size_t rows = b->page_count * KV_PAGE, bytes = cached->row_bytes[KV_KEYS], other = cached->row_bytes[KV_VALUES];
+    attend_half keys = {b->keys + head * rows * bytes, cached->has.head_length, bytes, KV_PAGE * bytes};
+    attend_half values = {b->keys + (cached->has.heads * bytes + head * other) * rows, cached->has.value_length, other,
+                          KV_PAGE * other};
+    return (attend_cache){keys, cached->has.value_length > 0 ? values : keys, b->pages};
+}
+
 /* Items are chosen positions. */
 static void gather_keys(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const choosing *c = context;
     const scratch *b = &c->s->scratch;
-    size_t bytes = c->s->cache.layers[c->cached].row_bytes[KV_KEYS];
-    attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[c->row], 0);
-    for (size_t i = begin; i < end; i++)
-        memcpy((char *)b->choice.keys + i * bytes, attend_at(&cache, &cache.key, b->choice.list[i]), bytes);
+    const kv_layer *cached = &c->s->cache.layers[c->cached];
+    for (uint32_t head = 0; head < cached->has.heads; head++) {
+        attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[c->row], head);
+        attend_cache to = choice_gathered(c->s, c->layer, head);
+        for (size_t i = begin; i < end; i++)
+            memcpy((void *)attend_at(&to, &to.key, i), attend_at(&cache, &cache.key, b->choice.list[i]),
+                   cached->row_bytes[KV_KEYS]);
+        for (size_t i = begin; cached->has.value_length > 0 && i < end; i++)
+            memcpy((void *)attend_at(&to, &to.value, i), attend_at(&cache, &cache.value, b->choice.list[i]),
+                   cached->row_bytes[KV_VALUES]);
+    }
 }
 
-attend_cache choice_gather(hearth_session *s, uint32_t layer, size_t row)
+void choice_gather(hearth_session *s, uint32_t layer, size_t row)
 {
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
-    choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
+    choosing c = {.s = s, .l = l, .layer = layer, .cached = s->engine->layers[layer].cache_index, .row = row};
     size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
     size_t count = choice_count(&l->attention, b->position[row]);
     list_positions(b->choice.seen + row * choice_words(s), words, count, b->choice.list);
     pool_run(s->engine->runtime->threads, count, 64, gather_keys, &c);
-    const kv_layer *cached = &s->cache.layers[c.cached];
-    size_t bytes = cached->row_bytes[KV_KEYS];
-    attend_half keys = {b->choice.keys, cached->has.head_length, bytes, KV_PAGE * bytes};
-    return (attend_cache){keys, keys, b->choice.pages};
 }

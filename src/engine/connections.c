@@ -1,7 +1,9 @@
 /* connections.c - see connections.h. A block adds its result to what it has read, as blocks do that have one stream, whichever side
- * computes it: so that result is x less what was read, which follows from the streams once more. */
+ * computes it: so that result is x less what was read. That follows from the streams once more; of gates, which would have to be
+ * computed again, a copy is kept. */
 #include "connections.h"
 
+#include "forward.h"
 #include "products.h"
 
 #include <math.h>
@@ -10,7 +12,13 @@
 typedef struct connecting {
     const hearth_session *s;
     const stream_connection *c;
+    const gated_connection *gates;
 } connecting;
+
+static bool is_gated(const hearth_session *s)
+{
+    return s->engine->model->hyper.connection_rank > 0;
+}
 
 static void run(const connecting *job, size_t count, void (*work)(void *, size_t, size_t, unsigned))
 {
@@ -31,6 +39,11 @@ static float *weights_of(const hearth_session *s, size_t row)
 }
 
 /* ------------------------------------------------------------------ weights */
+
+static float logistic(float x)
+{
+    return 1 / (1 + expf(-x));
+}
 
 /* Turns a row into its shares exp(x) / sum, plus epsilon. */
 static void softmax(float *row, uint32_t n, float epsilon)
@@ -81,10 +94,88 @@ static void weigh(const connecting *job, const float *streams, float *m)
     for (uint32_t i = 0; i < all; i++)
         m[i] = m[i] * factor * job->c->scale[i / n < 2 ? i / n : 2] + job->c->base[i];
     for (uint32_t i = 0; i < 2 * n; i++) {
-        float share = 1 / (1 + expf(-m[i]));
+        float share = logistic(m[i]);
         m[i] = i < n ? share + h->connection_epsilon : 2 * share;
     }
     balance(h, m + (size_t)2 * n);
+}
+
+/* ------------------------------------------------------------------ gates */
+
+/* Items are rows. Norms each stream. */
+static void norm_streams(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    size_t d = h->embedding_length, all = h->stream_count * d;
+    for (size_t t = begin; t < end; t++)
+        for (size_t at = 0; at < all; at += d)
+            job->s->engine->runtime->kernels.rms_norm(streams_of(job->s, t) + at, job->gates->norm + at,
+                                                      h->norm_epsilon, d, job->s->scratch.stream_norms + t * all + at);
+}
+
+/* Items are rows. What is between the two matrices goes through silu. */
+static void squeeze_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    size_t n = h->connection_rank;
+    float *low = job->s->scratch.stream_low + begin * n;
+    forward_scale(1 / (float)h->stream_count, (end - begin) * n, low);
+    job->s->engine->runtime->kernels.activate[ACTIVATION_SILU](low, NULL, 0, (end - begin) * n, low);
+}
+
+/* Items are rows. Sets x to the mean of what the gates let through. */
+static void open_gates(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    const scratch *b = &job->s->scratch;
+    size_t d = h->embedding_length, all = h->stream_count * d;
+    for (size_t t = begin; t < end; t++) {
+        float *x = b->x + t * d;
+        const float *normed = b->stream_norms + t * all, *gates = b->stream_gates + t * all;
+        for (size_t c = 0; c < d; c++)
+            x[c] = logistic(gates[c]) * normed[c];
+        for (size_t at = d; at < all; at += d)
+            for (size_t c = 0; c < d; c++)
+                x[c] += logistic(gates[at + c]) * normed[at + c];
+        forward_scale(1 / (float)h->stream_count, d, x);
+    }
+    memcpy(b->block_read + begin * d, b->x + begin * d, (end - begin) * d * sizeof *b->x);
+}
+
+/* Leaves in x what gates make of the streams, and in stream_weights the products with `inject`, if there is one. */
+static void collapse_gated(hearth_session *s, const gated_connection *c, size_t count)
+{
+    const connecting job = {.s = s, .gates = c};
+    const scratch *b = &s->scratch;
+    const product products[] = {{&c->down, b->stream_low}, {&c->inject, b->stream_weights}};
+    run(&job, count, norm_streams);
+    multiply(s, b->stream_norms, count, products, c->inject.data ? 2 : 1);
+    run(&job, count, squeeze_rows);
+    multiply(s, b->stream_low, count, &(product){&c->up, b->stream_gates}, 1);
+    run(&job, count, open_gates);
+}
+
+/* Items are rows. Adds the result of a block to each stream, times a weight. */
+static void spread_gated(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    const scratch *b = &job->s->scratch;
+    size_t d = h->embedding_length;
+    for (size_t t = begin; t < end; t++)
+        for (uint32_t i = 0; i < h->stream_count; i++) {
+            float *stream = streams_of(job->s, t) + i * d;
+            float weight = 2 * logistic(weights_of(job->s, t)[i] / (float)h->stream_count);
+            for (size_t c = t * d; c < (t + 1) * d; c++)
+                stream[c - t * d] += weight * (b->x[c] - b->block_read[c]);
+        }
 }
 
 /* ------------------------------------------------------------------ streams */
@@ -113,10 +204,16 @@ static void collapse_rows(void *context, size_t begin, size_t end, unsigned work
     }
 }
 
-void connections_collapse(hearth_session *s, const stream_connection *c, size_t count)
+void connections_collapse(hearth_session *s, uint32_t layer, bool network, size_t count)
 {
+    const model_layer *l = &s->engine->model->layers[layer];
+    const stream_connection *c = network ? &l->network_connection : &l->mixer_connection;
+    if (is_gated(s)) {
+        collapse_gated(s, network ? &l->network_gates : &l->mixer_gates, count);
+        return;
+    }
     multiply(s, s->scratch.streams, count, &(product){&c->weights, s->scratch.stream_weights}, 1);
-    run(&(connecting){s, c}, count, collapse_rows);
+    run(&(connecting){.s = s, .c = c}, count, collapse_rows);
 }
 
 /* Items are rows. Needs scratch.added. */
@@ -148,7 +245,7 @@ static void spread_rows(void *context, size_t begin, size_t end, unsigned worker
 
 void connections_spread(hearth_session *s, size_t count)
 {
-    run(&(connecting){.s = s}, count, spread_rows);
+    run(&(connecting){.s = s}, count, is_gated(s) ? spread_gated : spread_rows);
 }
 
 /* ------------------------------------------------------------------ begin and end */
@@ -167,7 +264,9 @@ void connections_end(hearth_session *s, size_t count)
     const hyperparameters *h = &s->engine->model->hyper;
     const float shares[STREAM_LIMIT] = {1, 1, 1, 1, 1, 1, 1, 1};
     size_t d = h->embedding_length;
-    for (size_t t = 0; t < count; t++) {
+    if (is_gated(s))
+        collapse_gated(s, &s->engine->model->end_gates, count);
+    for (size_t t = 0; t < count && !is_gated(s); t++) {
         float *x = s->scratch.x + t * d;
         collapse(h, streams_of(s, t), shares, x);
         for (size_t c = 0; c < d; c++)

@@ -89,6 +89,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     stamp(r, layer, STAMP_BEGIN);
     if (streams)
         record_predict_streams(r, layer);
+    if (r->model->layers[layer].ngrams)
+        record_add_ngrams(r, layer);
     if (connected)
         record_collapse_streams(r, layer, false);
     if (early && routes)
@@ -218,6 +220,11 @@ static void record_layers(const recorder *r)
                     device_own_input(&r->model->hyper, layers, r->rows));
     if (embedding->w)
         embed(r);
+    if (device_ngram_layer(r->s) < layers) {
+        record_copy_rows(r, r->v->ngram_keys, r->mirror->ngram_keys,
+                         (size_t)r->model->hyper.stream_count * r->model->hyper.embedding_length);
+        record_copy_rows(r, r->v->ngram_values, r->mirror->ngram_values, r->model->hyper.embedding_length);
+    }
     bool on_host = !embedding->w; /* true: the residual stream is on the CPU */
     for (uint32_t i = 0; i < layers; i++) {
         if (e->layers[i].form == FORM_HOST) {

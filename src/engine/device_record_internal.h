@@ -144,6 +144,8 @@ void record_predict_streams(const recorder *r, uint32_t layer);
  * result, which it has added to x. */
 void record_collapse_streams(const recorder *r, uint32_t layer, bool network);
 void record_spread_streams(const recorder *r);
+/* Records that a layer adds n-grams to the streams. */
+void record_add_ngrams(const recorder *r, uint32_t layer);
 void record_beside(const recorder *r, uint32_t layer);
 void record_join_laurel(const recorder *r);
 /* Ends a layer: adds what the input of the layer's own makes of the residual stream (per_layer.h), and scales that; corrects the

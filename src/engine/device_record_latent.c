@@ -106,24 +106,41 @@ void record_latent_results(const recorder *r, uint32_t layer)
     record_changed(r);
 }
 
+/* What scores positions of the rows of a step: queries of heads one after the other, in rows so many values apart, and keys. */
+typedef struct scorer {
+    mixer_row row;
+    size_t query_stride, key_at;
+    device_argument query, key;
+} scorer;
+
+static scorer scorer_of(const recorder *r, uint32_t layer)
+{
+    const index_shape *index = &r->model->layers[layer].attention.index;
+    scorer s = {.row = device_mixer_row(&r->model->layers[layer])};
+    s.key_at = s.row.at[index->plain ? MIXER_PLAIN_KEY : MIXER_INDEX_KEY];
+    s.key = BUFFER_FROM(r->v->projected, s.key_at * sizeof(float));
+    s.query_stride = index->plain ? s.row.stride : (size_t)index->head_count * index->head_length;
+    s.query = index->plain ? BUFFER_FROM(r->v->projected, s.row.at[MIXER_PLAIN_QUERY] * sizeof(float))
+                           : BUFFER(r->v->index_query);
+    return s;
+}
+
 /* Stores the keys by which positions are scored, as what they are turned by says, and turns queries. */
 static void place_index(const recorder *r, uint32_t layer, const rotary *turns, size_t queries, device_argument gates)
 {
     const device_vectors *v = r->v;
     const index_shape *index = &r->model->layers[layer].attention.index;
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
-    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    scorer own = scorer_of(r, layer);
     step_layout step = device_step_layout(r->model, r->rows);
     size_t angles = turns ? turns->first * step.pair : 0;
-    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (queries + 1), BUFFER(v->index_query),
-           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float)), gates,
+    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (queries + 1), own.query, own.key, gates,
            BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
            BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values), BUFFER(v->pages),
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
            UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[at.halves - 1]), UINT(queries),
            UINT(1), UINT(index->head_length), UINT(turns ? turns->pairs : 0),
-           UINT(turns && turns->pairing == ROPE_HALVES), UINT((size_t)index->head_count * index->head_length),
-           UINT(row.stride));
+           UINT(turns && turns->pairing == ROPE_HALVES), UINT(own.query_stride), UINT(own.row.stride));
 }
 
 /* Makes the keys of the pools that end with rows of the step, and stores them in place of those rows' own; the others are stored
@@ -133,19 +150,46 @@ static void pool_keys(const recorder *r, uint32_t layer)
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
-    mixer_row row = device_mixer_row(&r->model->layers[layer]);
-    assert(!a->index.rotary); /* stored keys would be turned */
-    LAUNCH(r, kv_formats[r->s->cache.format].pool_keys, r->rows,
-           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_KEY] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
-           BUFFER_FROM(v->cache, at.values), BUFFER(r->s->engine->uploaded->layers[layer].index_gate_bias),
-           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
-           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), UINT(a->index.head_length), UINT(a->pool),
-           UINT(row.stride));
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const rotary *turns = a->index.pool_rotary;
+    step_layout step = device_step_layout(r->model, r->rows);
+    scorer own = scorer_of(r, layer);
+    size_t angles = turns ? turns->first * step.pair : 0;
+    assert(a->index.plain || !a->index.rotary); /* stored keys would be turned */
+    LAUNCH(r, kv_formats[r->s->cache.format].pool_keys, r->rows, own.key, BUFFER_FROM(v->cache, at.begin),
+           BUFFER_FROM(v->cache, at.values), BUFFER(l->index_gate_bias), BUFFER(v->pages),
+           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
+           UINT(r->s->pages.positions), UINT(a->index.head_length), UINT(a->pool), UINT(own.row.stride));
+    if (a->index.plain)
+        LAUNCH(r, DEVICE_finish_pools, r->rows, own.key, BUFFER(l->index_key_norm.weight),
+               BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
+               UINT(a->index.head_length), UINT(a->pool), UINT(turns ? turns->pairs : 0),
+               UINT(turns && turns->pairing == ROPE_HALVES), UINT(own.row.stride), FLOAT(r->model->hyper.norm_epsilon));
     place_index(r, layer, NULL, 0, NO_BUFFER);
+}
+
+/* The same where pools are plain: their positions' own keys are neither normed nor turned. */
+static void record_plain_index(const recorder *r, uint32_t layer)
+{
+    const attention_shape *a = &r->model->layers[layer].attention;
+    scorer own = scorer_of(r, layer);
+    if (choice_matters(r->s, a)) {
+        LAUNCH(r, DEVICE_norm_ranges, r->rows * a->index.head_count, own.query,
+               BUFFER(r->s->engine->uploaded->layers[layer].index_query_norm.weight), NO_BUFFER, own.query,
+               UINT(a->index.head_count), UINT(a->index.head_length), UINT(own.query_stride), UINT(0),
+               UINT(FINISH_STORE), FLOAT(r->model->hyper.norm_epsilon), FLOAT(1));
+        place_index(r, layer, a->index.rotary, a->index.head_count, NO_BUFFER); /* its keys are stored again */
+    }
+    place_index(r, layer, NULL, 0, NO_BUFFER);
+    pool_keys(r, layer);
 }
 
 void record_index(const recorder *r, uint32_t layer)
 {
+    if (r->model->layers[layer].attention.index.plain) {
+        record_plain_index(r, layer);
+        return;
+    }
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
     mixer_row row = device_mixer_row(&r->model->layers[layer]);
@@ -163,16 +207,16 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
     page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
-    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    scorer own = scorer_of(r, layer);
+    device_argument weights = BUFFER_FROM(v->projected, own.row.at[MIXER_INDEX_WEIGHT] * sizeof(float));
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS), heads = a->index.head_count, n = a->index.head_length;
     if (heads == 0)
         return;
-    LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, BUFFER(v->index_query),
-           BUFFER_FROM(v->projected, row.at[MIXER_INDEX_WEIGHT] * sizeof(float)), BUFFER_FROM(v->cache, at.begin),
-           BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
-           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->position_scores),
-           UINT(choice_limit(a)), UINT(a->pool), UINT(heads), UINT(n), UINT(splits), UINT(heads * n), UINT(row.stride),
-           UINT(first), UINT(count));
+    LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, own.query,
+           a->index.plain ? NO_BUFFER : weights, BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
+           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
+           UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(choice_limit(a)), UINT(a->pool), UINT(heads),
+           UINT(n), UINT(splits), UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
     LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen / a->pool),
            UINT(a->pool), UINT(splits), UINT(first), UINT(count));
 }

@@ -193,7 +193,8 @@ static void recurrent_mixer(const recorder *r, uint32_t layer)
            UINT(shape->neighbours), UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
     uint32_t normed = delta ? shape->head_count : keys;
     LAUNCH(r, DEVICE_norm_gated, r->rows * normed, BUFFER(v->mixed), gates, BUFFER(l->recurrent_norm), UINT(normed),
-           UINT(width / normed), UINT(stride), UINT(!delta), UINT(0), FLOAT(r->model->hyper.norm_epsilon));
+           UINT(width / normed), UINT(stride), UINT(!delta), UINT(shape->gate_logistic),
+           FLOAT(r->model->hyper.norm_epsilon));
 }
 
 static void no_mixer(const recorder *r, uint32_t layer)

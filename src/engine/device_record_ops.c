@@ -115,8 +115,8 @@ const device_buffer *record_norm_input(const recorder *r, const device_norm *w, 
 {
     const hyperparameters *h = &r->model->hyper;
     const device_vectors *v = r->v;
-    if (!w->weight)
-        return v->x;
+    if (!w->weight) /* of blocks between gates there is a copy, to which nothing is added */
+        return h->connection_rank > 0 ? v->block_read : v->x;
     bool together = rounds && h->norm == NORM_RMS && h->embedding_length % Q8_BLOCK == 0;
     if (together)
         LAUNCH(r, DEVICE_norm_8, r->rows, BUFFER(v->x), BUFFER(w->weight), BUFFER(v->normed), BUFFER(v->q8),

@@ -62,8 +62,39 @@ void record_join_laurel(const recorder *r)
 
 /* ------------------------------------------------------------------ connections */
 
+/* Sets x, and a copy, to what gates make of the streams, and stream_weights to the products with `inject`. */
+static void collapse_gates(const recorder *r, uint32_t layer, bool network)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const hyperparameters *h = &r->model->hyper;
+    const device_vectors *v = r->v;
+    const device_buffer *norm = network ? l->network_gates.norm : l->mixer_gates.norm;
+    const device_matrix *up = network ? &l->network_gates.up : &l->mixer_gates.up;
+    const device_matrix *readers[] = {network ? &l->network_gates.down : &l->mixer_gates.down,
+                                      network ? &l->network_gates.inject : &l->mixer_gates.inject};
+    uint32_t d = h->embedding_length, n = h->stream_count;
+    LAUNCH(r, DEVICE_norm_streams, r->rows * n, BUFFER(v->streams), BUFFER(norm), BUFFER(v->stream_norms), UINT(d),
+           UINT(n), FLOAT(h->norm_epsilon));
+    record_changed(r);
+    input in = record_prepare(r, v->stream_norms, (size_t)n * d, readers, 2);
+    record_product(r, readers[0], &in, all_rows, v->stream_low, FINISH_STORE);
+    record_product(r, readers[1], &in, all_rows, v->stream_weights, FINISH_STORE);
+    LAUNCH(r, DEVICE_squeeze, items_of(r->rows * h->connection_rank, SQUASHED_VALUES), BUFFER(v->stream_low),
+           UINT(h->connection_rank), FLOAT(1 / (float)n));
+    record_changed(r);
+    input low = record_prepare(r, v->stream_low, h->connection_rank, &up, 1);
+    record_product(r, up, &low, all_rows, v->stream_gates, FINISH_STORE);
+    LAUNCH(r, DEVICE_collapse_gates, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(v->stream_norms),
+           BUFFER(v->stream_gates), BUFFER(v->x), BUFFER(v->block_read), UINT(d), UINT(n));
+    record_changed(r);
+}
+
 void record_collapse_streams(const recorder *r, uint32_t layer, bool network)
 {
+    if (r->model->hyper.connection_rank > 0) {
+        collapse_gates(r, layer, network);
+        return;
+    }
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const hyperparameters *h = &r->model->hyper;
     const device_vectors *v = r->v;
@@ -80,12 +111,33 @@ void record_collapse_streams(const recorder *r, uint32_t layer, bool network)
            BUFFER(v->stream_weights), BUFFER(v->x), UINT(d), UINT(h->stream_count));
 }
 
+void record_add_ngrams(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const recurrent_states *states = &r->ds->recurrent;
+    const recurrent_shape *shape = &r->model->layers[layer].recurrent;
+    const hyperparameters *h = &r->model->hyper;
+    const device_vectors *v = r->v;
+    uint32_t d = h->embedding_length, n = h->stream_count;
+    size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin + recurrent_more_at(shape);
+    LAUNCH(r, DEVICE_gate_ngrams, r->rows * n, BUFFER(v->streams), BUFFER(v->ngram_keys), BUFFER(v->ngram_values),
+           BUFFER(l->ngram.stream_norm), BUFFER(l->ngram.convolved_norm), BUFFER(v->stream_norms), UINT(d), UINT(n),
+           FLOAT(h->norm_epsilon));
+    LAUNCH(r, DEVICE_convolve_ngrams, items_of((size_t)n * d, CONVOLVE_CHANNELS), BUFFER(v->stream_norms),
+           BUFFER(l->ngram.convolution), BUFFER_FROM(v->states, begin * sizeof(float)), BUFFER(v->streams),
+           UINT((size_t)n * d), UINT(h->ngrams.window), UINT(h->ngrams.longest), UINT(states->length));
+}
+
 void record_spread_streams(const recorder *r)
 {
     const hyperparameters *h = &r->model->hyper;
     uint32_t d = h->embedding_length;
-    LAUNCH(r, DEVICE_spread_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
-           BUFFER(r->v->stream_weights), BUFFER(r->v->x), UINT(d), UINT(h->stream_count));
+    if (h->connection_rank > 0)
+        LAUNCH(r, DEVICE_spread_gates, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
+               BUFFER(r->v->stream_weights), BUFFER(r->v->x), BUFFER(r->v->block_read), UINT(d), UINT(h->stream_count));
+    else
+        LAUNCH(r, DEVICE_spread_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
+               BUFFER(r->v->stream_weights), BUFFER(r->v->x), UINT(d), UINT(h->stream_count));
 }
 
 /* ------------------------------------------------------------------ the end of a layer */

@@ -179,6 +179,30 @@ static size_t scored_pools(const hearth_session *s, const layer_sizes *most)
     return items_of(s->context, ATTEND_POSITIONS) * (ATTEND_POSITIONS / (most->pool > 0 ? most->pool : 1));
 }
 
+/* What buffers are for, in errors. */
+static const char of_step[] = "vectors of a step", of_bus[] = "what crosses the bus";
+
+/* Lists those of several streams of the residual, and of n-grams. */
+static void take_streams(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m, size_t rows)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    uint32_t found = hyper_connections(h), weights = found > 0 ? found : device_streams(h);
+    size_t d = h->embedding_length, word = sizeof(float), gated = h->connection_rank > 0 ? rows * d : 0;
+    size_t ngrams = device_ngram_layer(s) < h->layer_count ? rows * d : 0;
+    v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), of_step);
+    m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), of_bus);
+    v->stream_weights = take(t, DEVICE_MEMORY, rows * weights, word, of_step);
+    v->stream_norms = take(t, DEVICE_MEMORY, h->stream_count * gated, word, of_step);
+    v->stream_gates = take(t, DEVICE_MEMORY, h->stream_count * gated, word, of_step);
+    v->stream_low = take(t, DEVICE_MEMORY, rows * h->connection_rank, word, of_step);
+    v->block_read = take(t, DEVICE_MEMORY, gated, word, of_step);
+    v->ngram_keys = take(t, DEVICE_MEMORY, h->stream_count * ngrams, word, of_step);
+    m->ngram_keys = take(t, DEVICE_PINNED, h->stream_count * ngrams, word, of_bus);
+    v->ngram_values = take(t, DEVICE_MEMORY, ngrams, word, of_step);
+    m->ngram_values = take(t, DEVICE_PINNED, ngrams, word, of_bus);
+    v->laurel_in = take(t, DEVICE_MEMORY, rows * h->laurel_rank, word, of_step);
+}
+
 /* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
@@ -194,88 +218,84 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     wide = wide > w.stock ? wide : w.stock;
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
-    static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     bool attends = s->engine->device_caches > 0;
     size_t mixing = device_has_first_values(s->engine->model) ? most.columns : 0;
     v->cache = take(t, DEVICE_MEMORY, s->pages.count, device_page_bytes(s), "key/value cache");
     v->pages =
-        take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t), vectors);
-    v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
-    v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
-    v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
-    size_t connections = most.connections > 0 ? most.connections : device_streams(h);
-    v->stream_weights = take(t, DEVICE_MEMORY, rows * connections, word, vectors);
-    v->laurel_in = take(t, DEVICE_MEMORY, rows * h->laurel_rank, word, vectors);
-    v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
-    v->added = take(t, DEVICE_MEMORY, added_rows(s) * d, word, vectors);
-    v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
-    v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    v->projected = take(t, DEVICE_MEMORY, rows * w.projected, word, vectors);
-    v->query = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.query : 0, word, vectors);
-    v->key = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.key : 0, word, vectors);
-    v->query_in = take(t, DEVICE_MEMORY, rows * most.query_rank, word, vectors);
-    v->short_query = take(t, DEVICE_MEMORY, rows * most.short_query, word, vectors);
-    v->head_in = take(t, DEVICE_MEMORY, rows * head_in, word, vectors);
-    v->head_out = take(t, DEVICE_MEMORY, rows * heads * most.head_out, word, vectors);
-    v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * mixing)), word, vectors);
-    v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, vectors);
-    v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, vectors);
+        take(t, DEVICE_MEMORY, attends ? (size_t)s->sequences * s->pages.per_sequence : 0, sizeof(uint32_t), of_step);
+    v->step = take(t, DEVICE_MEMORY, step_bytes, 1, of_step);
+    v->x = take(t, DEVICE_MEMORY, rows * d, word, of_step);
+    take_streams(t, s, v, m, rows);
+    v->normed = take(t, DEVICE_MEMORY, rows * d, word, of_step);
+    v->added = take(t, DEVICE_MEMORY, added_rows(s) * d, word, of_step);
+    v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, of_step);
+    v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, of_step);
+    v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, of_step);
+    v->projected = take(t, DEVICE_MEMORY, rows * w.projected, word, of_step);
+    v->query = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.query : 0, word, of_step);
+    v->key = take(t, DEVICE_MEMORY, heads > 0 ? rows * most.key : 0, word, of_step);
+    v->query_in = take(t, DEVICE_MEMORY, rows * most.query_rank, word, of_step);
+    v->short_query = take(t, DEVICE_MEMORY, rows * most.short_query, word, of_step);
+    v->head_in = take(t, DEVICE_MEMORY, rows * head_in, word, of_step);
+    v->head_out = take(t, DEVICE_MEMORY, rows * heads * most.head_out, word, of_step);
+    v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * mixing)), word, of_step);
+    v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, of_step);
+    v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, of_step);
     bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_attention(s->engine->model));
     size_t seen = chooses ? rows * choice_words(s) : 0, scored = scored_pools(s, &most);
-    v->index_query = take(t, DEVICE_MEMORY, chooses ? rows * most.index_heads : 0, most.index_length * word, vectors);
-    v->position_scores = take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) : 0, scored * word, vectors);
-    v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), vectors);
-    m->seen = take(t, DEVICE_PINNED, device_shares_choice(s) ? seen : 0, sizeof(uint32_t), bus);
-    v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
-    v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, vectors);
+    v->index_query =
+        take(t, DEVICE_MEMORY, chooses && heads > 0 ? rows * most.index_heads : 0, most.index_length * word, of_step);
+    v->position_scores = take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) : 0, scored * word, of_step);
+    v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), of_step);
+    m->seen = take(t, DEVICE_PINNED, device_shares_choice(s) ? seen : 0, sizeof(uint32_t), of_bus);
+    v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), of_step);
+    v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, of_step);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
-    v->per_layer = take(t, DEVICE_MEMORY, device_own_input(h, h->layer_count, rows), 1, vectors);
-    v->per_layer_gate = take(t, DEVICE_MEMORY, rows * h->per_layer_length, word, vectors);
-    m->per_layer = take(t, DEVICE_PINNED, device_own_input(h, h->layer_count, rows), 1, bus);
-    v->hidden = take(t, DEVICE_MEMORY, rows * (w.hidden > w.masks ? w.hidden : w.masks), word, vectors);
-    v->score = take(t, DEVICE_MEMORY, w.hidden || w.masks ? rows * w.neurons : 0, word, vectors);
-    v->mask_list = take(t, DEVICE_MEMORY, rows * w.masks, word, vectors);
-    v->mask_listed = take(t, DEVICE_MEMORY, w.masks ? rows : 0, word, vectors);
-    v->first = take(t, DEVICE_MEMORY, rows * ((size_t)w.neurons + STACK_ROWS), word, vectors);
-    v->second = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    v->per_layer = take(t, DEVICE_MEMORY, device_own_input(h, h->layer_count, rows), 1, of_step);
+    v->per_layer_gate = take(t, DEVICE_MEMORY, rows * h->per_layer_length, word, of_step);
+    m->per_layer = take(t, DEVICE_PINNED, device_own_input(h, h->layer_count, rows), 1, of_bus);
+    v->hidden = take(t, DEVICE_MEMORY, rows * (w.hidden > w.masks ? w.hidden : w.masks), word, of_step);
+    v->score = take(t, DEVICE_MEMORY, w.hidden || w.masks ? rows * w.neurons : 0, word, of_step);
+    v->mask_list = take(t, DEVICE_MEMORY, rows * w.masks, word, of_step);
+    v->mask_listed = take(t, DEVICE_MEMORY, w.masks ? rows : 0, word, of_step);
+    v->first = take(t, DEVICE_MEMORY, rows * ((size_t)w.neurons + STACK_ROWS), word, of_step);
+    v->second = take(t, DEVICE_MEMORY, rows * w.neurons, word, of_step);
     for (unsigned i = 0; i < TOTALS; i++) {
-        v->lists[i] = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
-        v->listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
-        m->lists[i] = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, bus);
-        m->listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
-        v->shared_listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
-        m->shared_listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
+        v->lists[i] = take(t, DEVICE_MEMORY, rows * w.neurons, word, of_step);
+        v->listed[i] = take(t, DEVICE_MEMORY, rows, word, of_step);
+        m->lists[i] = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, of_bus);
+        m->listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, of_bus);
+        v->shared_listed[i] = take(t, DEVICE_MEMORY, rows, word, of_step);
+        m->shared_listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, of_bus);
     }
-    v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, vectors);
-    v->shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
-    v->shared_gate = take(t, DEVICE_MEMORY, shares > 0 ? rows : 0, word, vectors);
-    v->chosen = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
-    v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
-    v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
-    m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
-    v->apart = take(t, DEVICE_MEMORY, rows * apart_width(s->engine->model), word, vectors);
-    v->sums = take(t, DEVICE_MEMORY, device_sums(rows) * (d > most.latent ? d : most.latent), word, vectors);
-    v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
-    v->shared_answer = take(t, DEVICE_MEMORY, second_answer_rows(s) * d, word, vectors);
-    v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);
-    v->answer_squares = take(t, DEVICE_MEMORY, rows, word, vectors);
-    v->totals = take(t, DEVICE_MEMORY, totals, word, vectors);
-    v->logits = take(t, DEVICE_MEMORY, STEP_ROWS * vocabulary, word, vectors);
-    m->step = take(t, DEVICE_PINNED, step_bytes, 1, bus);
-    m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
-    m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), bus);
-    m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
-    m->first_value = take(t, DEVICE_PINNED, rows * mixing, word, bus);
-    m->entered = take(t, DEVICE_PINNED, entered_rows(s) * d, word, bus);
-    m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
-    m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
-    m->shared_answer = take(t, DEVICE_PINNED, second_answer_rows(s) * d, word, bus);
-    m->squares = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
-    m->answer_squares = take(t, DEVICE_PINNED, rows, word, bus);
-    m->first = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, bus);
-    m->totals = take(t, DEVICE_PINNED, totals, word, bus);
-    m->logits = take(t, DEVICE_PINNED, STEP_ROWS * vocabulary, word, bus);
+    v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, of_step);
+    v->shares = take(t, DEVICE_MEMORY, rows * shares, word, of_step);
+    v->shared_gate = take(t, DEVICE_MEMORY, shares > 0 ? rows : 0, word, of_step);
+    v->chosen = take(t, DEVICE_MEMORY, rows * shares, word, of_step);
+    v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, of_step);
+    v->chosen_count = take(t, DEVICE_MEMORY, rows, word, of_step);
+    m->shares = take(t, DEVICE_PINNED, rows * shares, word, of_bus);
+    v->apart = take(t, DEVICE_MEMORY, rows * apart_width(s->engine->model), word, of_step);
+    v->sums = take(t, DEVICE_MEMORY, device_sums(rows) * (d > most.latent ? d : most.latent), word, of_step);
+    v->answer = take(t, DEVICE_MEMORY, rows * d, word, of_step);
+    v->shared_answer = take(t, DEVICE_MEMORY, second_answer_rows(s) * d, word, of_step);
+    v->squares = take(t, DEVICE_MEMORY, rows, word, of_step);
+    v->answer_squares = take(t, DEVICE_MEMORY, rows, word, of_step);
+    v->totals = take(t, DEVICE_MEMORY, totals, word, of_step);
+    v->logits = take(t, DEVICE_MEMORY, STEP_ROWS * vocabulary, word, of_step);
+    m->step = take(t, DEVICE_PINNED, step_bytes, 1, of_bus);
+    m->x = take(t, DEVICE_PINNED, rows * d, word, of_bus);
+    m->normed = take(t, DEVICE_PINNED, rows * d, word, of_bus);
+    m->first_value = take(t, DEVICE_PINNED, rows * mixing, word, of_bus);
+    m->entered = take(t, DEVICE_PINNED, entered_rows(s) * d, word, of_bus);
+    m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, of_bus);
+    m->answer = take(t, DEVICE_PINNED, rows * d, word, of_bus);
+    m->shared_answer = take(t, DEVICE_PINNED, second_answer_rows(s) * d, word, of_bus);
+    m->squares = take(t, DEVICE_PINNED, STEP_ROWS, word, of_bus);
+    m->answer_squares = take(t, DEVICE_PINNED, rows, word, of_bus);
+    m->first = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, of_bus);
+    m->totals = take(t, DEVICE_PINNED, totals, word, of_bus);
+    m->logits = take(t, DEVICE_PINNED, STEP_ROWS * vocabulary, word, of_bus);
     for (size_t i = 0; i < STREAM_BUFFERS; i++) {
         v->stream[i] = take(t, DEVICE_MEMORY, s->stream_bytes, 1, "streamed weights");
         m->stream[i] = take(t, DEVICE_PINNED, s->stream_bytes, 1, "streamed weights");
@@ -442,58 +462,6 @@ static void put_residual(const hearth_session *s, size_t count)
         memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
 }
 
-/* Writes where each row finds the state of its sequence, and where it leaves it. */
-static void describe_states(const hearth_session *s, size_t count, step_record *step)
-{
-    const recurrent_states *states = &s->device->recurrent;
-    for (size_t i = 0; states->layer_count > 0 && i < count; i++) {
-        step_row *row = &step->row[i];
-        uint32_t from = recurrent_from(states, row->sequence);
-        row->state_to = recurrent_to(states, row->sequence);
-        for (size_t k = 0; k < i; k++)
-            from = step->row[k].sequence == row->sequence ? step->row[k].state_to : from;
-        row->state_from = row->position == 0 ? NO_STATE : from;
-    }
-}
-
-/* Writes to the mirror all data that differs from step to step, laid out for the rows of the running one. */
-static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
-{
-    const scratch *b = &s->scratch;
-    const hearth_model *m = s->engine->model;
-    char *to = device_buffer_host(s->device->mirror.step);
-    step_layout layout = device_step_layout(m, s->device->running_rows);
-    step_record *step = (step_record *)(void *)to;
-    step->count = (uint32_t)count;
-    for (size_t i = 0; i < count; i++)
-        step->row[i] =
-            (step_row){.sequence = b->sequence[i], .position = b->position[i], .token = (uint32_t)rows[i].token};
-    for (size_t i = 0; i < count; i++) {
-        float gain = hyper_score_gain(&m->hyper, b->position[i]);
-        memcpy(&step->row[i].score_gain, &gain, sizeof gain);
-    }
-    describe_states(s, count, step);
-    for (uint32_t i = 0; i < m->rotary_count; i++) {
-        const rotary *r = &m->rotaries[i];
-        size_t from = s->batch * (size_t)r->first, at = r->first * layout.pair;
-        memcpy(to + layout.cosine + at, b->cosine + from, count * r->pairs * sizeof(float));
-        memcpy(to + layout.sine + at, b->sine + from, count * r->pairs * sizeof(float));
-    }
-}
-
-/* Writes to the mirror the inputs of the layers' own, of a step of `rows` rows of which `count` are used. */
-static void put_own_inputs(const hearth_session *s, size_t rows, size_t count)
-{
-    const hyperparameters *h = &s->engine->model->hyper;
-    size_t p = h->per_layer_length;
-    for (uint32_t layer = 0; p > 0 && layer < h->layer_count; layer++) {
-        float *to = (float *)(void *)((char *)device_buffer_host(s->device->mirror.per_layer) +
-                                      device_own_input(h, layer, rows));
-        for (size_t i = 0; i < count; i++)
-            memcpy(to + i * p, s->scratch.per_layer + (i * h->layer_count + layer) * p, p * sizeof *to);
-    }
-}
-
 size_t device_program_rows(const hearth_session *s, program_kind kind)
 {
     if (kind == PROGRAM_ONE || kind == PROGRAM_HEAD_ONE)
@@ -528,8 +496,7 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
         if (i == 0 || rows[i].sequence != rows[i - 1].sequence)
             TRY(device_pages_tell(s, rows[i].sequence, error));
     ds->running_rows = device_program_rows(s, kind);
-    describe_step(s, rows, count);
-    put_own_inputs(s, ds->running_rows, count);
+    device_describe_step(s, rows, count);
     if (!s->engine->uploaded->embedding.w)
         put_residual(s, count);
     TRY(device_start(ds->programs[kind], error));

@@ -17,9 +17,11 @@ typedef struct device_vectors {
         *streams; /* [S][R][d]  of the residual, where there are several: device_stream_bytes apart; x is what the
                              * layer works on */
     device_buffer *stream_weights,
-        *laurel_in;        /* [R][S] or [R][M], [R][r]  as in scratch; the weights before their tanh */
-    device_buffer *normed; /* [R][d]                                                    */
-    device_buffer *added;  /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
+        *laurel_in; /* [R][S] or [R][M], [R][r]  as in scratch; the weights before their tanh */
+    device_buffer *stream_norms, *stream_gates, *stream_low, *block_read; /* as in scratch */
+    device_buffer *ngram_keys, *ngram_values; /* [R][S][d], [R][d]  what the CPU makes of n-grams (ngrams_project) */
+    device_buffer *normed;                    /* [R][d]                                                    */
+    device_buffer *added; /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
     device_buffer *query, *key;              /* [R][Q], [R][K]  of latent attention, with letters as in scratch */
@@ -73,6 +75,7 @@ typedef struct device_mirror {
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
     device_buffer *per_layer;
+    device_buffer *ngram_keys, *ngram_values;
     device_buffer *shares; /* what the device's router chose, where both sides have neurons of experts */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS], *shared_listed[TOTALS]; /* for observers: STEP_ROWS rows */
 } device_mirror;
@@ -231,6 +234,15 @@ static inline bool device_shares_choice(const hearth_session *s)
     return shares && choice_matters(s, model_first_attention(s->engine->model));
 }
 
+/* Returns the layer on the device that adds n-grams; layer_count: there is none. */
+static inline uint32_t device_ngram_layer(const hearth_session *s)
+{
+    uint32_t i = 0, layers = s->engine->model->hyper.layer_count;
+    while (i < layers && (!s->engine->model->layers[i].ngrams || s->engine->layers[i].form == FORM_HOST))
+        i++;
+    return i;
+}
+
 /* Returns where the inputs of a layer's own, [rows][p], begin in `per_layer`, in bytes, in a step of so many rows. */
 static inline size_t device_own_input(const hyperparameters *h, uint32_t layer, size_t rows)
 {
@@ -286,6 +298,10 @@ typedef struct page_layer {
 page_layer device_page_layer(const hearth_session *s, uint32_t index);
 /* Returns the bytes of a page. */
 size_t device_page_bytes(const hearth_session *s);
+/* In device_step.c. Writes to the mirror all data that differs from step to step, laid out for the rows of the running one, but the
+ * residual stream. */
+void device_describe_step(hearth_session *s, const hearth_row *rows, size_t count);
+
 /* Tells the device which pages a sequence has, where it does not know: before a step with rows of it. A sequence gets a page
  * every KV_PAGE tokens. */
 hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hearth_error *error);

@@ -50,10 +50,13 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
         [MIXER_GATE] = gates,
         [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"},
         [MIXER_INDEX_GATE] = {&l->index_gate, l->index_gate.rows, "indexer_compressor_gate"}};
-    const mixer_input attention[MIXER_INPUTS] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
-                                                 [MIXER_KEY] = {&l->k, key, "attn_k"},
-                                                 [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, value, "attn_v"},
-                                                 [MIXER_GATE] = gates};
+    const mixer_input attention[MIXER_INPUTS] = {
+        [MIXER_QUERY] = {&l->q, query, "attn_q"},
+        [MIXER_KEY] = {&l->k, key, "attn_k"},
+        [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, value, "attn_v"},
+        [MIXER_GATE] = gates,
+        [MIXER_PLAIN_KEY] = {&l->index_key, a->index.head_length, "indexer.k_proj"},
+        [MIXER_PLAIN_QUERY] = {&l->index_query, l->index_query.rows, "indexer.q_proj"}};
     const mixer_input recurrent[MIXER_INPUTS] = {
         [MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
         [MIXER_RECURRENT_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
@@ -113,11 +116,16 @@ static hearth_status upload_inputs(loader *l, device_layer *to, uint32_t layer)
     return status;
 }
 
-/* Uploads what latent attention has beside the matrices that read its input. */
+/* Uploads what latent attention, and attention to chosen positions, has beside the matrices that read its input. */
 static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     const attention_shape *a = &from->attention;
+    if (a->index.head_count > 0) {
+        TRY(upload_norm(l, &to->index_key_norm, &from->index_key_norm, NULL, a->index.head_length, "index key norm"));
+        TRY(upload_norm(l, &to->index_query_norm, &from->index_query_norm, NULL, a->index.head_length,
+                        "index query norm"));
+    }
     if (a->compressed == 0)
         return HEARTH_OK;
     TRY(upload_norm(l, &to->query_in_norm, &from->query_in_norm, NULL, a->query_rank, "query norm"));
@@ -126,7 +134,6 @@ static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
         TRY(upload_whole(l, &to->query_up, &from->q, layer, "attn_q_b"));
     TRY(upload_whole(l, &to->key_up, &from->key_up, layer, "attn_k_b"));
     if (a->index.head_count > 0) {
-        TRY(upload_norm(l, &to->index_key_norm, &from->index_key_norm, NULL, a->index.head_length, "index key norm"));
         TRY(upload_whole(l, &to->index_query, &from->index_query, layer, "indexer.attn_q_b"));
         TRY(upload_floats(l, &to->index_gate_bias, from->index_gate_bias, NULL, a->pool * a->index.head_length,
                           "bias of gates of pools"));
@@ -218,11 +225,34 @@ static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t laye
     return HEARTH_OK;
 }
 
+/* Uploads the gates that connect a layer's blocks with the streams, and what adds n-grams to these. */
+static hearth_status upload_gates(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    uint32_t all = l->model->hyper.stream_count * l->model->hyper.embedding_length;
+    TRY(upload_floats(l, &to->mixer_gates.norm, from->mixer_gates.norm, NULL, all, "hc_attn_norm"));
+    TRY(upload_whole(l, &to->mixer_gates.down, &from->mixer_gates.down, layer, "hc_attn_down"));
+    TRY(upload_whole(l, &to->mixer_gates.up, &from->mixer_gates.up, layer, "hc_attn_up"));
+    TRY(upload_whole(l, &to->mixer_gates.inject, &from->mixer_gates.inject, layer, "hc_attn_inject"));
+    TRY(upload_floats(l, &to->network_gates.norm, from->network_gates.norm, NULL, all, "hc_ffn_norm"));
+    TRY(upload_whole(l, &to->network_gates.down, &from->network_gates.down, layer, "hc_ffn_down"));
+    TRY(upload_whole(l, &to->network_gates.up, &from->network_gates.up, layer, "hc_ffn_up"));
+    TRY(upload_whole(l, &to->network_gates.inject, &from->network_gates.inject, layer, "hc_ffn_inject"));
+    if (!from->ngrams)
+        return HEARTH_OK;
+    TRY(upload_floats(l, &to->ngram.stream_norm, from->ngram.stream_norm, NULL, all, "ple_norm_query"));
+    TRY(upload_floats(l, &to->ngram.convolved_norm, from->ngram.convolved_norm, NULL, all, "ple_norm_conv"));
+    return upload_floats(l, &to->ngram.convolution, from->ngram.convolution, NULL, all * l->model->hyper.ngrams.window,
+                         "ple_conv1d");
+}
+
 /* Uploads what connects a layer's blocks with the streams. */
 static hearth_status upload_connections(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     uint32_t n = hyper_connections(&l->model->hyper);
+    if (l->model->hyper.connection_rank > 0)
+        return upload_gates(l, to, layer);
     TRY(upload_floats(l, &to->mixer_connection.base, from->mixer_connection.base, NULL, n, "hc_attn_base"));
     TRY(upload_floats(l, &to->mixer_connection.scale, from->mixer_connection.scale, NULL, CONNECTION_SCALES,
                       "hc_attn_scale"));
@@ -513,6 +543,18 @@ static void drop(device_matrix *m)
     device_buffer_destroy(m->scales);
 }
 
+/* Frees the matrices that a layer has beside its blocks. */
+static void drop_beside(device_layer *l)
+{
+    device_matrix *matrices[] = {
+        &l->per_layer_gate,      &l->per_layer_output,           &l->streams.router,     &l->streams.laurel_in,
+        &l->streams.laurel_out,  &l->mixer_connection.weights,   &l->mixer_gates.down,   &l->mixer_gates.up,
+        &l->mixer_gates.inject,  &l->network_connection.weights, &l->network_gates.down, &l->network_gates.up,
+        &l->network_gates.inject};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        drop(matrices[i]);
+}
+
 void device_weights_destroy(device_weights *w)
 {
     if (!w)
@@ -541,7 +583,8 @@ void device_weights_destroy(device_weights *w)
                                      l->streams.laurel_norm,
                                      l->query_in_norm,
                                      l->compressed_norm,
-                                     l->index_key_norm};
+                                     l->index_key_norm,
+                                     l->index_query_norm};
         device_buffer *floats[] = {l->qkv_bias,
                                    l->attention_output_bias,
                                    l->sinks,
@@ -570,6 +613,11 @@ void device_weights_destroy(device_weights *w)
                                    l->mixer_connection.scale,
                                    l->network_connection.base,
                                    l->network_connection.scale,
+                                   l->mixer_gates.norm,
+                                   l->network_gates.norm,
+                                   l->ngram.stream_norm,
+                                   l->ngram.convolved_norm,
+                                   l->ngram.convolution,
                                    l->index_gate_bias,
                                    l->input_mix,
                                    l->network_mix,
@@ -584,13 +632,7 @@ void device_weights_destroy(device_weights *w)
         }
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
-        drop(&l->per_layer_gate);
-        drop(&l->per_layer_output);
-        drop(&l->streams.router);
-        drop(&l->streams.laurel_in);
-        drop(&l->streams.laurel_out);
-        drop(&l->mixer_connection.weights);
-        drop(&l->network_connection.weights);
+        drop_beside(l);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
             device_buffer_destroy(norms[k].weight);
             device_buffer_destroy(norms[k].bias);

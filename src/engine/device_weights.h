@@ -35,8 +35,9 @@ typedef struct device_norm {
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INDEX_WEIGHT, MIXER_INDEX_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
-/* Of latent attention that chooses positions: it has no values of its own. */
-enum { MIXER_INDEX_KEY = MIXER_VALUE };
+/* Of attention that chooses positions: if it is latent it has no values of its own, and if pools are plain there are no weights and
+ * gates. */
+enum { MIXER_INDEX_KEY = MIXER_VALUE, MIXER_PLAIN_KEY = MIXER_INDEX_WEIGHT, MIXER_PLAIN_QUERY = MIXER_INDEX_GATE };
 
 /* One of them. The gate of gated attention may be every other head of the query's matrix; where keys are values, both have the
  * key's matrix, each a copy of its own. */
@@ -63,12 +64,19 @@ typedef struct device_layer {
         device_matrix weights;
         device_buffer *base, *scale;
     } mixer_connection, network_connection; /* as in stream_connection */
+    struct {
+        device_buffer *norm;
+        device_matrix down, up, inject;
+    } mixer_gates, network_gates; /* as in gated_connection */
+    struct {
+        device_buffer *stream_norm, *convolved_norm, *convolution;
+    } ngram; /* as in ngram_weights, whose matrices the CPU multiplies with */
     device_matrix inputs[MIXER_INPUTS], mixer_output;
     /* Latent attention, names as in model_layer; query_up: q, where that reads what query_in makes, and is no input. */
     device_matrix query_up, key_up, value_up;
     device_norm query_in_norm, compressed_norm;
     device_matrix index_query; /* as in model_layer, like the next */
-    device_norm index_key_norm;
+    device_norm index_key_norm, index_query_norm;
     device_buffer *index_gate_bias;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */

@@ -387,14 +387,18 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 double engine_first_reads(const hearth_engine *e)
 {
     const hearth_model *m = e->model;
+    size_t ngrams = ngram_heads(&m->hyper.ngrams) * m->ngram_rows.row_bytes;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        ngrams += matrix_bytes(&m->layers[i].ngram.key) + matrix_bytes(&m->layers[i].ngram.value);
     return (double)(m->embedding.row_bytes + m->per_layer_tokens.row_bytes + matrix_bytes(&m->per_layer_projection) +
-                    matrix_bytes(&m->stream_in));
+                    matrix_bytes(&m->stream_in) + ngrams);
 }
 
 double engine_last_reads(const hearth_engine *e)
 {
     double norm = (double)e->model->hyper.embedding_length * sizeof(float);
-    return norm + (double)(matrix_bytes(&e->model->head) + matrix_bytes(&e->model->stream_out));
+    return norm + (double)(matrix_bytes(&e->model->head) + matrix_bytes(&e->model->stream_out) +
+                           gated_connection_bytes(&e->model->end_gates));
 }
 
 /* Returns the bytes that a token reads of a layer whatever neurons it uses: of its mixer, norms and router. */

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
- * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, connections.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
+ * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, connections.c, ngrams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c; hot sets: hot_set.c, swap.c, follow.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -177,7 +177,7 @@ typedef struct choice_buffers {
     float *scores;               /* [CHOICE_ROWS][context / pool]                              */
     uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
     uint32_t *list;              /* [C]  the positions of one row, ascending                   */
-    uint8_t *keys;               /* [C]  and their keys, as a cache whose pages follow one another ... */
+    uint8_t *keys;               /* [C]  and their keys and values, as a cache whose pages follow one another ... */
     uint32_t *pages;             /* [page_count]  ... : 0, 1, 2 ...; none where nothing can be limited */
     size_t page_count;
 } choice_buffers;
@@ -240,16 +240,21 @@ typedef struct scratch {
     float *per_layer_gate; /* [B][p]                                               */
     float *streams; /* [S][B][d]  of the residual, where there are several; S as in hyperparameters; of connections
                                       [B][S][d] */
-    float *stream_weights;       /* [B][S], of connections [B][M]                        */
-    float *laurel_in, *laurel;   /* [B][r], [B][d]                                       */
-    float *expert_x;             /* [B][d]  what a predictor reads, where it is another input */
-    uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */
-    uint32_t *expert_places;     /* [neurons of used experts]  where these lie in a matrix of gate and up */
-    uint32_t *members, *chosen;  /* [P]  of pairs the row of the batch, and the expert   */
-    expert_group *groups;        /* [experts]  pairs of each expert                      */
-    float *squares;              /* [B]  of the CPU's activations, where a norm joins both sides */
-    float *size;                 /* [B]  root mean square of the input of a coarse copy  */
-    rounded_rows rounded;        /* [widest]  input of the current product               */
+    float *stream_weights; /* [B][S], of connections [B][M]                        */
+    float *stream_norms,
+        *stream_gates;          /* [B][S][d]  of gated connections, and of n-grams what they add, normed and as it is */
+    float *stream_low;          /* [B][R]  between their matrices                       */
+    float *block_read;          /* [B][d]  what a block between them has read           */
+    float *ngrams;              /* [B][d]  embeddings of n-grams                        */
+    float *laurel_in, *laurel;  /* [B][r], [B][d]                                       */
+    float *expert_x;            /* [B][d]  what a predictor reads, where it is another input */
+    uint32_t *expert_rows;      /* [neurons of used experts]  rows of one token's experts */
+    uint32_t *expert_places;    /* [neurons of used experts]  where these lie in a matrix of gate and up */
+    uint32_t *members, *chosen; /* [P]  of pairs the row of the batch, and the expert   */
+    expert_group *groups;       /* [experts]  pairs of each expert                      */
+    float *squares;             /* [B]  of the CPU's activations, where a norm joins both sides */
+    float *size;                /* [B]  root mean square of the input of a coarse copy  */
+    rounded_rows rounded;       /* [widest]  input of the current product               */
     rounded_rows rounded_hidden; /* [largest rank]                                       */
     ffn_part *parts;             /* [FFN_SLICES] of the current layer                    */
     size_t part_count;

@@ -18,6 +18,7 @@
 #include "follow.h"
 #include "inputs_internal.h"
 #include "latent.h"
+#include "ngrams.h"
 #include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
@@ -117,7 +118,7 @@ static void prepare_rotary(const hearth_session *s, const rotary *r, size_t coun
     float *cosine = b->cosine + s->batch * r->first, *sine = b->sine + s->batch * r->first;
     for (size_t i = 0; i < count; i++)
         for (uint32_t p = 0; p < r->pairs; p++) {
-            double angle = b->position[i] * frequencies[p];
+            double angle = ((double)b->position[i] - r->back) * frequencies[p];
             *cosine++ = (float)cos(angle) * r->magnitude;
             *sine++ = (float)sin(angle) * r->magnitude;
         }
@@ -225,8 +226,10 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     note(s, layer, MOMENT_BEGIN);
     if (streams)
         streams_predict(s, layer, count);
+    if (l->ngrams)
+        ngrams_add(s, layer, count);
     if (connected)
-        connections_collapse(s, &l->mixer_connection, count);
+        connections_collapse(s, layer, false, count);
     if (l->ffn.router.early)
         feed_forward_route(s, layer, count, b->x);
     if (l->mixer != MIXER_NONE) {
@@ -241,7 +244,7 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
         streams_join(s, count);
     if (connected) {
         connections_spread(s, count);
-        connections_collapse(s, &l->network_connection, count);
+        connections_collapse(s, layer, true, count);
     }
     note(s, layer, MOMENT_NEURONS);
     if (l->ffn.neuron_count > 0)
@@ -371,7 +374,9 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
         per_layer_prepare(s, rows, count);
     if (connected)
         connections_begin(s, count);
-    else if (e->model->hyper.stream_count > 1)
+    if (e->model->hyper.ngrams.longest > 0)
+        ngrams_prepare(s, count);
+    if (!connected && e->model->hyper.stream_count > 1)
         streams_begin(s, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     recurrent_end_batch(s, count);
@@ -388,9 +393,8 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
 
 void forward_output(const hearth_session *s, size_t row, float *out)
 {
-    const hearth_engine *e = s->engine;
-    size_t d = e->model->hyper.embedding_length;
-    forward_norm_row(e, &e->model->output_norm, e->model->hyper.norm_epsilon, s->scratch.x + row * d, d, out);
+    size_t d = s->engine->model->hyper.embedding_length;
+    forward_norm(s, &s->engine->model->output_norm, d, 1, s->scratch.x + row * d, out);
 }
 
 /* Multiplies logits by the model's factor and limits them by its soft cap. */

@@ -242,7 +242,7 @@ void recurrent_convolve(hearth_session *s, uint32_t layer)
 /* ------------------------------------------------------------------ results */
 
 /* Items are rows of the batch. MAMBA2: adds the skipped values, multiplies with the gate, then norms by groups. DELTA: norms
- * by heads, then multiplies with the gate. */
+ * by heads, then multiplies with the gate's silu, or its logistic function. */
 static void finish_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -264,8 +264,10 @@ static void finish_rows(void *context, size_t begin, size_t end, unsigned worker
             k->rms_norm(y + p, m->l->recurrent_norm + p, epsilon, group, y + p);
         for (size_t p = 0; r->rule == RECURRENCE_DELTA && p < width; p += value)
             k->rms_norm(y + p, m->l->recurrent_norm, epsilon, value, y + p);
-        if (r->rule == RECURRENCE_DELTA)
+        if (r->rule == RECURRENCE_DELTA && !r->gate_logistic)
             k->activate[ACTIVATION_SILU](gate, y, 0, width, y);
+        for (size_t p = 0; r->gate_logistic && p < width; p++)
+            y[p] *= 1 / (1 + expf(-gate[p]));
     }
 }
 

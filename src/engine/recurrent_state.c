@@ -25,11 +25,15 @@ size_t recurrent_inputs_at(const recurrent_shape *r)
     return aligned(recurrent_matrices(r));
 }
 
+size_t recurrent_more_at(const recurrent_shape *r)
+{
+    return recurrent_inputs_at(r) + aligned((size_t)(r->window - 1) * recurrent_channels(r));
+}
+
 /* Adds the floats that one layer stores of a sequence; returns false if they overflow. */
 static bool add_layer(const recurrent_shape *r, size_t *length)
 {
-    size_t inputs = aligned((size_t)(r->window - 1) * recurrent_channels(r));
-    return size_add(*length, recurrent_inputs_at(r) + inputs, length);
+    return size_add(*length, recurrent_more_at(r) + aligned(r->more), length);
 }
 
 /* Finds the bytes of states of so many floats with all places; returns false if they overflow. */

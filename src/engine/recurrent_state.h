@@ -7,7 +7,8 @@
  * The states of layers on a device lie in its memory, in the same layout; they are kept, copied and cut in the same way.
  *
  * Layout of one state, layer after layer: the matrices [heads][value_length][key_length], then the inputs of the last
- * window - 1 tokens of the convolution [window - 1][channels], oldest first; both begin at a multiple of 16 bytes. */
+ * window - 1 tokens of the convolution [window - 1][channels], oldest first, then what n-grams keep (recurrent_shape.more); each
+ * begins at a multiple of 16 bytes. */
 #ifndef ENGINE_RECURRENT_STATE_H
 #define ENGINE_RECURRENT_STATE_H
 
@@ -33,9 +34,11 @@ typedef struct recurrent_states {
     uint32_t *marks;         /* [sequences][mark_count] lengths; 0: empty                                        */
 } recurrent_states;
 
-/* Returns the floats of the matrices of one layer, and where in its part of a state the inputs of the convolution begin. */
+/* Returns the floats of the matrices of one layer, and where in its part of a state the inputs of the convolution begin, and what
+ * n-grams keep. */
 size_t recurrent_matrices(const recurrent_shape *r);
 size_t recurrent_inputs_at(const recurrent_shape *r);
+size_t recurrent_more_at(const recurrent_shape *r);
 /* Returns the bytes that so many layers with these shapes take, with all places; SIZE_MAX if they overflow. */
 size_t recurrent_bytes(const recurrent_shape *const *shapes, uint32_t count, uint32_t sequences, uint32_t mark_count);
 

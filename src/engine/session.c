@@ -70,6 +70,7 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
     uint32_t streams = most.connections > 0 ? m->hyper.stream_count * m->hyper.embedding_length : 0;
     widest = widest > streams ? widest : streams;
+    widest = widest > m->hyper.connection_rank ? widest : m->hyper.connection_rank;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -135,8 +136,7 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     size_t rows = s->batch, chosen = limits && here ? most->chosen : 0, scored = limits && here ? rows : 0;
     size_t row_bytes = 0;
     for (uint32_t i = 0; i < s->engine->host_caches; i++) {
-        cached_keys keys = s->engine->cached[i];
-        size_t bytes = kv_position_bytes(s->cache.format, (cached_keys){1, keys.head_length, 0});
+        size_t bytes = kv_position_bytes(s->cache.format, s->engine->cached[i]);
         row_bytes = bytes > row_bytes ? bytes : row_bytes;
     }
     b->page_count = chosen > 0 ? chosen / KV_PAGE + 1 : 0;
@@ -159,6 +159,24 @@ static void take_columns(layout *l, column_buffers *b, const layer_sizes *most, 
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
         *each[i] = take(l, rows * most->columns, sizeof **each[i]);
     b->hidden = take(l, 2 * rows * most->low_rank, sizeof *b->hidden); /* KDA has two at a time */
+}
+
+/* Takes the buffers of several streams of the residual. */
+static void take_streams(layout *l, scratch *b, const hyperparameters *h, uint32_t connections, size_t rows)
+{
+    size_t d = h->embedding_length;
+    if (h->stream_count < 2)
+        return;
+    b->streams = take(l, h->stream_count * rows * d, sizeof *b->streams);
+    b->stream_weights = take(l, rows * (connections > 0 ? connections : h->stream_count), sizeof *b->stream_weights);
+    size_t gated = h->connection_rank > 0 ? rows * d : 0;
+    b->stream_norms = take(l, h->stream_count * gated, sizeof *b->stream_norms);
+    b->stream_gates = take(l, h->stream_count * gated, sizeof *b->stream_gates);
+    b->stream_low = take(l, rows * h->connection_rank, sizeof *b->stream_low);
+    b->block_read = take(l, gated, sizeof *b->block_read);
+    b->ngrams = take(l, h->ngrams.longest > 0 ? rows * d : 0, sizeof *b->ngrams);
+    b->laurel_in = take(l, rows * h->laurel_rank, sizeof *b->laurel_in);
+    b->laurel = take(l, h->laurel_rank > 0 ? rows * d : 0, sizeof *b->laurel);
 }
 
 /* Lists everything that a session allocates besides its cache and returns the bytes. If block is given, sets the
@@ -217,13 +235,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->per_layer_row = take(&l, threads * all, sizeof *b->per_layer_row);
         b->per_layer_gate = take(&l, rows * h->per_layer_length, sizeof *b->per_layer_gate);
     }
-    if (h->stream_count > 1) {
-        b->streams = take(&l, h->stream_count * rows * d, sizeof *b->streams);
-        b->stream_weights =
-            take(&l, rows * (most.connections > 0 ? most.connections : h->stream_count), sizeof *b->stream_weights);
-        b->laurel_in = take(&l, rows * h->laurel_rank, sizeof *b->laurel_in);
-        b->laurel = take(&l, h->laurel_rank > 0 ? rows * d : 0, sizeof *b->laurel);
-    }
+    take_streams(&l, b, h, most.connections, rows);
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, s->engine, rows, s->widest_hidden);
         b->hidden = take(&l, rows * s->widest_hidden, sizeof *b->hidden);

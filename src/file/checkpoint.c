@@ -254,7 +254,12 @@ void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
         each = (size_t)tensor->scaled->stored_rows * scaled_row_bytes(tensor->scaled, tensor->shape[0]);
     if (!tensor->parts)
         checkpoint_drop_range(c, tensor->data, tensor->scaled ? each * (size_t)tensor->shape[2] : tensor->size_bytes);
-    for (uint64_t i = 0; tensor->parts && i < tensor->shape[2]; i++)
+    size_t row_bytes = tensor->size_bytes / (size_t)stored_tensor_rows(tensor);
+    for (uint64_t row = 0; tensor->part_rows > 0 && row < tensor->shape[1]; row += tensor->part_rows) {
+        uint64_t rows = tensor->shape[1] - row < tensor->part_rows ? tensor->shape[1] - row : tensor->part_rows;
+        checkpoint_drop_range(c, tensor->parts[row / tensor->part_rows], (size_t)rows * row_bytes);
+    }
+    for (uint64_t i = 0; tensor->parts && tensor->part_rows == 0 && i < tensor->shape[2]; i++)
         checkpoint_drop_range(c, tensor->parts[i], each);
 }
 

@@ -81,6 +81,7 @@ typedef struct stored_tensor {
     /* NULL: all rows lie at `data`, one after another. Else `data` is NULL, and each of the shape[2] matrices of shape[1]
      * rows lies at its own place. */
     const void **parts;
+    uint64_t part_rows; /* 0: as above. Else the parts are of one matrix, so many rows each, the last one the rest */
     /* NULL: as above. Else `data` or `parts` have other values, of which the rows are made when they are read (scaled.h);
      * `format` and size_bytes are of the rows that are made. In the checkpoint's memory. */
     const scaled_rows *scaled;
@@ -180,8 +181,9 @@ static inline bool stored_tensor_is_made(const stored_tensor *t)
 /* Returns where a stored row begins that need not be made. row_bytes: of a row. */
 static inline const void *stored_tensor_at(const stored_tensor *t, uint64_t row, size_t row_bytes)
 {
-    const char *from = t->parts ? t->parts[row / t->shape[1]] : t->data;
-    return from + (size_t)(t->parts ? row % t->shape[1] : row) * row_bytes;
+    uint64_t each = t->part_rows > 0 ? t->part_rows : t->shape[1];
+    const char *from = t->parts ? t->parts[row / each] : t->data;
+    return from + (size_t)(t->parts ? row % each : row) * row_bytes;
 }
 /* Returns the number of the stored row that holds logical row `row` (see stored_tensor). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);

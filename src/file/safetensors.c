@@ -21,13 +21,15 @@
 static const struct {
     const char *dtype;
     number_format format;
+    size_t bytes; /* of a value */
 } dtypes[] = {
-    {"F32", FORMAT_F32},
-    {"F16", FORMAT_F16},
-    {"BF16", FORMAT_BF16},
-    /* Packed weights, and floats that scales belong to: no formats of hearth's, see stored_tensor.foreign. */
-    {"U8", FORMAT_STORED_COUNT},
-    {"F8_E4M3", FORMAT_STORED_COUNT},
+    {"F32", FORMAT_F32, 4},
+    {"F16", FORMAT_F16, 2},
+    {"BF16", FORMAT_BF16, 2},
+    /* Packed weights, floats that scales belong to, and whole numbers: no formats of hearth's, see stored_tensor.foreign. */
+    {"U8", FORMAT_STORED_COUNT, 1},
+    {"F8_E4M3", FORMAT_STORED_COUNT, 1},
+    {"I64", FORMAT_STORED_COUNT, 8},
 };
 
 typedef struct header_reader {
@@ -55,7 +57,8 @@ __attribute__((format(printf, 4, 5))) static hearth_status refuse(const header_r
 
 /* ------------------------------------------------------------- one tensor */
 
-static hearth_status read_dtype(const header_reader *r, const json_t *value, stored_tensor *t)
+/* *bytes: of a value. */
+static hearth_status read_dtype(const header_reader *r, const json_t *value, stored_tensor *t, size_t *bytes)
 {
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype)
@@ -65,10 +68,11 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
             continue;
         t->format = dtypes[i].format;
         t->foreign = t->format == FORMAT_STORED_COUNT ? dtypes[i].dtype : NULL;
+        *bytes = dtypes[i].bytes;
         return HEARTH_OK;
     }
-    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3 and U8",
-                  dtype);
+    return refuse(r, HEARTH_UNSUPPORTED, t->name,
+                  "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3, U8 and I64", dtype);
 }
 
 /* Reads item i of an array as an integer of at least 0; returns false where it is none. */
@@ -82,12 +86,12 @@ static bool get_size(const json_t *array, size_t i, uint64_t *out)
 }
 
 /* Takes a tensor of more dimensions than hearth has as one of a foreign type: a model of text has none, and one of text and
- * pictures has them beside the text's. */
-static hearth_status read_long_shape(const header_reader *r, const json_t *shape, stored_tensor *t)
+ * pictures has them beside the text's. bytes: of a value. */
+static hearth_status read_long_shape(const header_reader *r, const json_t *shape, size_t bytes, stored_tensor *t)
 {
     static const char *const types[MAX_RANK - TENSOR_MAX_RANK] = {"5 dimensions", "6 dimensions", "7 dimensions",
                                                                   "8 dimensions"};
-    size_t rank = json_array_size(shape), bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
+    size_t rank = json_array_size(shape);
     uint64_t size;
     if (rank <= TENSOR_MAX_RANK || rank > MAX_RANK)
         return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank, MAX_RANK);
@@ -104,16 +108,15 @@ static hearth_status read_long_shape(const header_reader *r, const json_t *shape
 }
 
 /* Reads the shape, which the file stores in reverse order (contiguous dimension last), and computes the size in
- * bytes. A scalar becomes a row of one value. */
-static hearth_status read_shape(const header_reader *r, const json_t *value, stored_tensor *t)
+ * bytes. A scalar becomes a row of one value. bytes: of a value. */
+static hearth_status read_shape(const header_reader *r, const json_t *value, size_t bytes, stored_tensor *t)
 {
     const json_t *shape = json_object_get(value, "shape");
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape))
         return refuse(r, HEARTH_FORMAT, t->name, "shape is missing or no array");
     if (rank > TENSOR_MAX_RANK)
-        return read_long_shape(r, shape, t);
-    size_t bytes = t->foreign ? 1 : number_formats[t->format].block_bytes;
+        return read_long_shape(r, shape, bytes, t);
     for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
         t->shape[i] = 1;
         if (i < rank && !get_size(shape, rank - 1 - i, &t->shape[i]))
@@ -158,8 +161,9 @@ static hearth_status read_tensor(header_reader *r, const char *name, const json_
         if (!shard || strcmp(shard, r->shard) != 0)
             return refuse(r, HEARTH_FORMAT, name, "lies in this file, but not according to %s", INDEX_FILE);
     }
-    TRY(read_dtype(r, value, &t));
-    TRY(read_shape(r, value, &t));
+    size_t bytes = 0;
+    TRY(read_dtype(r, value, &t, &bytes));
+    TRY(read_shape(r, value, bytes, &t));
     TRY(read_extent(r, value, &t));
     return checkpoint_add_tensor(r->c, &t, r->error);
 }

@@ -87,6 +87,38 @@ static hearth_status is_turned(const binder *b, uint32_t layer, bool *turns)
     return HEARTH_OK;
 }
 
+/* Of all layers, of those with a window, and of pools of positions. */
+#define MOST_ROTARIES 3
+
+/* Finds by which angles a layer turns what scores positions: those of attention, maybe of other pairs; and of the keys of plain pools
+ * the angles of their first positions. */
+static hearth_status turn_index(const binder *b, uint32_t layer)
+{
+    hearth_model *m = b->model;
+    attention_shape *a = &m->layers[layer].attention;
+    if (!a->rotary || a->index.head_count == 0)
+        return HEARTH_OK;
+    m->index_rotary = *a->rotary;
+    m->index_rotary.pairing = a->index.plain ? a->rotary->pairing : m->family->index_pairing;
+    a->index.rotary = &m->index_rotary;
+    if (2 * (uint64_t)a->rotary->pairs > a->index.head_length)
+        return fail(b->error, HEARTH_FORMAT,
+                    "%s: layer %u: rotates %u pairs of heads of %u values that score positions", b->source->path, layer,
+                    a->rotary->pairs, a->index.head_length);
+    if (!a->index.plain)
+        return HEARTH_OK;
+    rotary *of_pools = &m->rotaries[m->rotary_count - 1];
+    if (of_pools->back == 0) {
+        uint32_t first = of_pools->first + of_pools->pairs;
+        of_pools = &m->rotaries[m->rotary_count++];
+        *of_pools = *a->rotary;
+        of_pools->first = first;
+        of_pools->back = a->pool - 1;
+    }
+    a->index.pool_rotary = of_pools;
+    return HEARTH_OK;
+}
+
 /* Computes the rotaries and gives one to every layer that rotates: layers with a window may have another base, which
  * then is not scaled. Needs the shapes of the layers and the tensors of factors. */
 static hearth_status find_rotaries(binder *b)
@@ -102,12 +134,13 @@ static hearth_status find_rotaries(binder *b)
     TRY(check_factors(b, m->rope_factors_long, rope.pairs, "rope_factors_long.weight"));
     if (m->rope_factors_long && !m->rope_factors)
         return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: is missing", b->source->path, name);
-    m->rotaries = arena_new_array(&m->memory, 2, sizeof *m->rotaries);
+    m->rotaries = arena_new_array(&m->memory, MOST_ROTARIES, sizeof *m->rotaries);
     if (!m->rotaries)
-        return fail_memory(b->error, "rotaries", 2 * sizeof *m->rotaries);
+        return fail_memory(b->error, "rotaries", MOST_ROTARIES * sizeof *m->rotaries);
     TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
     if (windowed.base > 0 && has_windows(m))
         TRY(add_rotary(b, &windowed, NULL, NULL));
+    uint32_t of_windows = m->rotary_count - 1;
     bool windows_alone = m->family->windows_rotate && (has_windows(m) || m->family->dense_rotate);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
@@ -115,15 +148,11 @@ static hearth_status find_rotaries(binder *b)
         bool turns = !in_pattern(m->family->without_rotary, i) && (a->window > 0 || !windows_alone || dense);
         TRY(is_turned(b, i, &turns));
         if (m->layers[i].mixer == MIXER_ATTENTION && turns)
-            a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
+            a->rotary = &m->rotaries[a->window > 0 ? of_windows : 0];
         if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
             return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
                         b->source->path, i, a->rotary->pairs, a->head_length);
-        if (a->rotary && a->index.head_count > 0) { /* the same angles, maybe of other pairs */
-            m->index_rotary = *a->rotary;
-            m->index_rotary.pairing = m->family->index_pairing;
-            a->index.rotary = &m->index_rotary;
-        }
+        TRY(turn_index(b, i));
     }
     return HEARTH_OK;
 }

@@ -249,6 +249,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.size_bytes = size_bytes + (size_t)item->zero_rows * row_bytes;
     item->to.rotary_heads = item->to.fused_groups = item->to.values.groups = 0;
     item->to.parts = NULL;
+    item->to.part_rows = 0;
     item->to.scaled = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
     step->requantised = step->transposed && neuron_major_rounds(step->from, step->down_t_format, step->to);

@@ -91,7 +91,8 @@ typedef enum layer_wiring {
     WIRING_STREAMS,                 /* several streams of the residual: a layer predicts all of them, runs sequentially on
                                        one, and corrects all by what that changed (AltUp, arXiv 2301.13310) */
     WIRING_CONNECTED,               /* several streams of the residual, sequentially: each block reads a mixture of them, and they
-                                       become mixtures of themselves and of its result (hyper-connections, stream_connection) */
+                                       become mixtures of themselves and of its result (hyper-connections, stream_connection), or
+                                       its result is added to each (gated_connection) */
     WIRING_COUNT
 } layer_wiring;
 
@@ -155,8 +156,12 @@ typedef enum dimension {
     DIMENSION_STREAM_PAIRS,         /* streams * streams                                              */
     DIMENSION_LAUREL,               /* rank of the two matrices beside attention                      */
     DIMENSION_ALL_STREAMS,          /* S * d, with letters as in stream_connection                    */
-    DIMENSION_CONNECTIONS,          /* M                                                              */
+    DIMENSION_CONNECTIONS,          /* M; where connections are gates, S                              */
     DIMENSION_CONNECTION_SCALES,    /* CONNECTION_SCALES                                              */
+    DIMENSION_CONNECTION_RANK,      /* R                                                              */
+    DIMENSION_NGRAM_ROWS,           /* of all tables of n-grams together (ngram_shape)                */
+    DIMENSION_NGRAM_LENGTH,         /* of a row                                                       */
+    DIMENSION_NGRAM_WINDOW,         /* tokens that their convolution sees                             */
     DIMENSION_RANK,                 /* of a layer's predictor: taken from its tensors, where both must agree */
     DIMENSION_COUNT
 } dimension;
@@ -210,7 +215,9 @@ enum layer_needs {
     NEEDS_QUERY_RANK = 32,          /* two matrices that make queries                                 */
     NEEDS_NO_QUERY_RANK = 64,
     NEEDS_VALUE_RANK = 128,         /* values that are mixed with those of the first layer            */
-    NEEDS_INDEX = 256               /* positions that it chooses itself (attention_shape.chosen)      */
+    NEEDS_INDEX = 256,              /* positions that it chooses itself (attention_shape.chosen)      */
+    NEEDS_NGRAMS = 512,             /* n-grams that it adds to the streams (model_layer.ngrams) ...   */
+    NEEDS_NGRAM_TABLES = 1024       /* ... or some layer does                                         */
 };
 
 typedef struct tensor_rule {
@@ -290,11 +297,15 @@ typedef struct family {
     bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */
     rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so               */
     bool pools_positions;           /* ... some together (attention_shape.pool)                              */
+    bool pools_plainly;             /* ... by plain means (index_shape.plain)                                */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
     bool decay_floors;              /* decays by columns may have a floor (recurrent_shape.decay_floor)      */
     bool whole_maps;                /* ... and do, and matrices are in the place of two of low rank          */
+    bool gated_connections;         /* streams are connected by gates (gated_connection)                     */
+    bool ngrams;                    /* layers may add n-grams to them (ngram_shape)                          */
+    bool gate_logistic;             /* recurrent_shape.gate_logistic                                         */
     bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
     bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;

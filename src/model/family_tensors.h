@@ -2,7 +2,7 @@
 #ifndef MODEL_FAMILY_TENSORS_H
 #define MODEL_FAMILY_TENSORS_H
 
-#include "model.h"
+#include "hyper.h"
 
 // clang-format off
 
@@ -493,7 +493,7 @@ static const tensor_rule gemma3_layer[] = {
 #define P DIMENSION_PER_LAYER
 #define ALL_P DIMENSION_PER_LAYERS
 #define PER_LAYER_TENSORS                                                                                    \
-    NEEDING(NEEDS_PER_LAYER, "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", MODEL(per_layer_tokens), \
+    NEEDING(NEEDS_PER_LAYER, PER_LAYER_TOKENS, "model.embed_tokens_per_layer.weight", MODEL(per_layer_tokens), \
             DIMENSION_PER_LAYER_VOCABULARY, ALL_P, 0),                                                       \
     NEEDING(NEEDS_PER_LAYER, "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", MODEL(per_layer_projection), \
             ALL_P, D, 0),                                                                                    \

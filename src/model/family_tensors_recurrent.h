@@ -92,14 +92,13 @@ static const tensor_rule granite_hybrid_layer[] = {
 /* Qwen 3.5 and Qwen3-Next: most layers are recurrent, the others have gated attention. */
 #define DELTA LAYERS "linear_attn."
 #define GATED_ATTENTION                                                                                      \
-    POST_ATTENTION_NORMS(TENSOR_LESS_ONE),                                                                   \
     MATRIX(BLK "attn_q.weight",       LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_GATED_QUERY, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_k.weight",       LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
     QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION)
 /* Qwen 3.5: a folder has the heads of values in another order than GGUF. */
-#define DELTA_LAYER                                                                                          \
+#define DELTA_MIXERS                                                                                         \
     GATED_ATTENTION,                                                                                         \
     OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkv.weight", convolved,        CHANNELS, EMBEDDING, TENSOR_VALUE_ROWS), \
     OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_z.weight",   recurrent_gate,   RECURRENT_WIDTH, EMBEDDING, TENSOR_VALUE_ROWS), \
@@ -110,9 +109,10 @@ static const tensor_rule granite_hybrid_layer[] = {
     OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,            NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS | TENSOR_NEGATED_EXPONENT), \
     OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,   NONE, RECURRENT_VALUE, TENSOR_NORM), \
     OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, TENSOR_VALUE_COLUMNS)
+#define DELTA_LAYER POST_ATTENTION_NORMS(TENSOR_LESS_ONE), DELTA_MIXERS
 /* Qwen3-Next: the rows of a key lie together, in a folder and in the first GGUF files (ssm_in). */
 static const tensor_rule qwen3_next_layer[] = {
-    GATED_ATTENTION,
+    POST_ATTENTION_NORMS(TENSOR_LESS_ONE), GATED_ATTENTION,
     OF_RECURRENT("ssm_in.weight",     NULL,                         delta_in,      DELTA_IN, EMBEDDING, TENSOR_OPTIONAL),
     OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkvz.weight",  convolved,     CHANNELS, EMBEDDING, TENSOR_OPTIONAL | TENSOR_BY_KEYS),
     OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_qkvz.weight",  recurrent_gate, RECURRENT_WIDTH, EMBEDDING,
@@ -128,6 +128,42 @@ static const tensor_rule qwen3_next_layer[] = {
 static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
 static const tensor_rule qwen35_moe_layer[] = {
     DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
+};
+
+/* Qwen3.8-Flash-Next: the same with streams of the residual, whose gates have the only norms around blocks, with chosen positions, and
+ * with n-grams, whose table a folder has in parts, and what their hashes are made of beside it (huggingface_ngrams.c). */
+#define GATES(owner, name, folder, field)                                                                    \
+    VECTOR(name "_norm.weight", folder "hc_norm.weight",               owner(field.norm), DIMENSION_ALL_STREAMS, TENSOR_NORM | TENSOR_LESS_ONE), \
+    MATRIX(name "_down.weight", folder "input_mix_weight_down.weight", owner(field.down), DIMENSION_CONNECTION_RANK, DIMENSION_ALL_STREAMS, 0), \
+    MATRIX(name "_up.weight",   folder "input_mix_weight_up.weight",   owner(field.up),   DIMENSION_ALL_STREAMS, DIMENSION_CONNECTION_RANK, 0)
+#define BLOCK_GATES(name, folder, field)                                                                     \
+    GATES(LAYER, BLK name, LAYERS folder, field),                                                            \
+    MATRIX(BLK name "_inject.weight", LAYERS folder "block_inject_weight.weight", LAYER(field.inject), DIMENSION_CONNECTIONS, \
+           DIMENSION_ALL_STREAMS, 0)
+#define SCORER LAYERS "self_attn.indexer."
+#define OF_SCORER(name, folder, field, rows, columns, flags)                                                 \
+    NEEDING(NEEDS_INDEX | NEEDS_OR_UNUSED, BLK "indexer." name ".weight", SCORER folder ".weight", LAYER(field), rows, columns, \
+            TENSOR_OF_ATTENTION | (flags))
+#define OF_NGRAMS(name, folder, field, rows, columns, flags)                                                 \
+    NEEDING(NEEDS_NGRAMS, BLK "ple_" name ".weight", LAYERS "ple." folder ".weight", LAYER(ngram.field), rows, columns, flags)
+#define NGRAM_NORM(name, field)                                                                              \
+    OF_NGRAMS(name, name, field, DIMENSION_NONE, DIMENSION_ALL_STREAMS, TENSOR_NORM | TENSOR_LESS_ONE)
+static const tensor_rule qwen4_exp_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    GATES(MODEL, "output_hc", "model.hyper_connection_mixer.", end_gates),
+    NEEDING(NEEDS_NGRAM_TABLES, PER_LAYER_TOKENS, NULL, MODEL(ngram_rows), DIMENSION_NGRAM_ROWS, DIMENSION_NGRAM_LENGTH, 0),
+};
+static const tensor_rule qwen4_exp_layer[] = {
+    DELTA_MIXERS, BLOCK_GATES("hc_attn", "attn_hyper_connection.", mixer_gates), BLOCK_GATES("hc_ffn", "mlp_hyper_connection.", network_gates),
+    OF_SCORER("q_proj", "index_qk_proj", index_query,             DIMENSION_INDEX_QUERY,  D, 0),
+    OF_SCORER("k_proj", "index_qk_proj", index_key,               DIMENSION_INDEX_LENGTH, D, 0),
+    OF_SCORER("q_norm", "q_layernorm",   index_query_norm.weight, DIMENSION_NONE, DIMENSION_INDEX_LENGTH, TENSOR_NORM | TENSOR_LESS_ONE),
+    OF_SCORER("k_norm", "k_layernorm",   index_key_norm.weight,   DIMENSION_NONE, DIMENSION_INDEX_LENGTH, TENSOR_NORM | TENSOR_LESS_ONE),
+    OF_NGRAMS("key",    "key_proj",   key,         DIMENSION_ALL_STREAMS, D, 0),
+    OF_NGRAMS("value",  "value_proj", value,       D, D, 0),
+    NGRAM_NORM("norm_key", key_norm), NGRAM_NORM("norm_query", stream_norm), NGRAM_NORM("norm_conv", convolved_norm),
+    OF_NGRAMS("conv1d", "conv1d",     convolution, DIMENSION_ALL_STREAMS, DIMENSION_NGRAM_WINDOW, TENSOR_FLAT),
+    ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,
 };
 
 /* RWKV-7: every layer is recurrent. A folder has its mixtures of inputs one by one, or in one (huggingface_rwkv.c); the first layer's

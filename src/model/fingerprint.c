@@ -45,6 +45,20 @@ static void add_router(hash128 *h, const ffn_shape *f)
     add_floats(h, &r->scale, 1);
 }
 
+/* Adds how n-grams find their rows. */
+static void add_ngrams(hash128 *h, const ngram_shape *n)
+{
+    const uint64_t numbers[] = {n->longest, n->heads, n->window, n->end};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash_number(h, numbers[i]);
+    for (size_t i = 0; i < n->longest; i++)
+        hash_number(h, n->multipliers[i]);
+    for (size_t i = 0; i < ngram_heads(n); i++) {
+        hash_number(h, n->first[i]);
+        hash_number(h, n->rows[i]);
+    }
+}
+
 /* Adds what few layers have, each with a number of its own, so that others have the fingerprint of before. */
 static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *l)
 {
@@ -72,7 +86,11 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->index.head_count,
                                 a->index.head_length,
                                 a->pool > 1 ? a->pool : 0,
-                                y->connection_steps};
+                                y->connection_steps,
+                                y->connection_rank,
+                                a->index.plain,
+                                l->recurrent.gate_logistic,
+                                l->ngrams};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -88,6 +106,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->post_epsilon, 1);
     if (y->connection_steps > 0)
         add_floats(h, &y->connection_epsilon, 1);
+    if (l->ngrams)
+        add_ngrams(h, &y->ngrams);
     if (a->compressed > 0 && y->latent_epsilon != 1e-6f)
         add_floats(h, &y->latent_epsilon, 1);
     if (l->ffn.cuts)
@@ -158,7 +178,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
            a->ffn.latent == b->ffn.latent && a->mixer == b->mixer && same_recurrence(&a->recurrent, &b->recurrent) &&
            x->keys_back == y->keys_back && x->value_length == y->value_length && x->chosen_back == y->chosen_back &&
-           a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
+           x->chosen == y->chosen && a->ngrams == b->ngrams && a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut &&
+           !a->output_scale && !b->output_scale;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

@@ -2,7 +2,7 @@
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
  * huggingface_parts.c (layers that lack parts), huggingface_layers.c (what else differs between layers),
  * huggingface_step.c (Step 3.5's own settings),
- * huggingface_latent.c (latent attention), huggingface_rwkv.c (RWKV-7),
+ * huggingface_latent.c (latent attention), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next),
  * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
  * values). */
 #ifndef MODEL_FOLDER_READER_H
@@ -122,6 +122,15 @@ hearth_status folder_read_rwkv(folder_reader *r);
 bool folder_leaves_to_rwkv(const folder_reader *r, const char *name);
 /* Adds the mixtures, and what GGUF has besides, when all other tensors have been added. */
 hearth_status folder_add_rwkv(folder_reader *r);
+
+/* In huggingface_ngrams.c. Reads how Qwen3.8-Flash-Next chooses positions, and its n-grams. */
+hearth_status folder_read_ngrams(folder_reader *r);
+/* Returns whether a tensor is of the tables of n-grams, or of what their hashes are made of. */
+bool folder_leaves_to_ngrams(const folder_reader *r, const char *name);
+/* Adds the tables, when all other tensors have been added. */
+hearth_status folder_add_ngrams(folder_reader *r);
+/* Takes the rows of a rule from those of a matrix that has what makes queries and keys that score positions. */
+void folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */
 hearth_status folder_read_latent(folder_reader *r);

@@ -716,6 +716,7 @@ static hearth_status understand(folder_reader *r)
     TRY(folder_read_mixers(r));
     TRY(folder_read_listed_mixers(r));
     TRY(folder_read_layers(r));
+    TRY(r->family->ngrams ? folder_read_ngrams(r) : HEARTH_OK);
     TRY(folder_read_mimo(r));
     TRY(read_window(r));
     TRY(read_experts(r));

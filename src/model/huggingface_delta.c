@@ -16,7 +16,8 @@ static hearth_status list_layers(const folder_reader *r, uint32_t interval, uint
         const char *type = json_string_value(json_array_get(list, i));
         recurrent[i] =
             named ? type && strcmp(type, "linear_attention") == 0 : !in_pattern((layer_pattern){.period = interval}, i);
-        if (named && !recurrent[i] && (!type || strcmp(type, "full_attention") != 0))
+        if (named && !recurrent[i] &&
+            (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "indexed_attention") != 0)))
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
                         type ? type : "(no text)");
     }

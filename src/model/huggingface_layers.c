@@ -219,6 +219,18 @@ static hearth_status read_sparsity(folder_reader *r)
     return status;
 }
 
+/* Reads the streams that are connected by gates (gated_connection); defaults are transformers'. */
+static hearth_status read_gates(folder_reader *r)
+{
+    hyperparameters *h = &r->hyper;
+    bool found;
+    h->connection_rank = 320;
+    TRY(json_get_uint(r->config, "hc_count", &h->stream_count, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "hc_lowrank", &h->connection_rank, &found, r->name, r->error));
+    TRY(folder_set_size(r, "hyper_connection.count", h->stream_count));
+    return folder_set_size(r, "hyper_connection.low_rank", h->connection_rank);
+}
+
 /* Reads the streams of the residual that blocks are connected with (stream_connection); defaults are transformers'. */
 static hearth_status read_connections(folder_reader *r)
 {
@@ -226,6 +238,8 @@ static hearth_status read_connections(folder_reader *r)
     double epsilon = 1e-6;
     bool found;
     h->stream_count = 4;
+    if (r->family->gated_connections)
+        return read_gates(r);
     h->connection_steps = 20;
     TRY(json_get_uint(r->config, "hc_mult", &h->stream_count, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "hc_sinkhorn_iters", &h->connection_steps, &found, r->name, r->error));

@@ -196,6 +196,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         return HEARTH_OK;
     TRY(folder_divide_heads(r, rule, t));
     TRY(folder_divide_keys(r, rule, t));
+    folder_divide_scorer(r, rule, t);
     if (rule->rotary != DIMENSION_NONE)
         t->rotary_heads = rotary_heads(r, rule, layer);
     if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {
@@ -343,7 +344,7 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     const tensor_rule *rule = find_rule(r, plain, &layer, &expert);
     if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
         folder_is_scale(r, stored->name) || folder_leaves_to_rwkv(r, stored->name) ||
-        is_beside(r, stored->name, rule, layer))
+        folder_leaves_to_ngrams(r, stored->name) || is_beside(r, stored->name, rule, layer))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
@@ -430,6 +431,7 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
         TRY(add_tensor(r, &r->folder->tensors[i], tied));
     TRY(experts_check(r->out, r->error));
     TRY(folder_add_rwkv(r));
+    TRY(r->hyper.ngrams.longest > 0 ? folder_add_ngrams(r) : HEARTH_OK);
     spread(r);
     if (!tied)
         TRY(require_head(r));

@@ -448,22 +448,29 @@ static hearth_status read_per_layer(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Most times that the mixtures of streams are divided by sums. */
+/* Most times that the mixtures of streams are divided by sums; largest rank of gates. */
 #define STEP_LIMIT 1000
+#define RANK_LIMIT (1u << 16)
 
-/* Reads the streams of the residual that blocks are connected with (stream_connection). */
+/* Reads the streams of the residual that blocks are connected with (stream_connection, gated_connection). */
 static hearth_status read_connections(const hyper_reader *r)
 {
     static const char count_key[] = "hyper_connection.count", steps_key[] = "hyper_connection.sinkhorn_iterations",
-                      epsilon_key[] = "hyper_connection.epsilon";
+                      epsilon_key[] = "hyper_connection.epsilon", rank_key[] = "hyper_connection.low_rank";
     hyperparameters *h = r->hyper;
     char key[KEY_SIZE];
     TRY(hyper_size(r, count_key, &h->stream_count, NULL));
+    if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, count_key, "is not a number from 2 to 8");
+    if (r->family->gated_connections) {
+        TRY(hyper_size(r, rank_key, &h->connection_rank, NULL));
+        return h->connection_rank > 0 && h->connection_rank <= RANK_LIMIT
+                   ? HEARTH_OK
+                   : hyper_fail(r, HEARTH_FORMAT, rank_key, "is 0 or too large");
+    }
     TRY(hyper_size(r, steps_key, &h->connection_steps, NULL));
     hyper_key(key, r->family, epsilon_key);
     TRY(checkpoint_get_f32(r->source, key, &h->connection_epsilon, NULL, r->error));
-    if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
-        return hyper_fail(r, HEARTH_FORMAT, count_key, "is not a number from 2 to 8");
     if (h->connection_steps < 1 || h->connection_steps > STEP_LIMIT)
         return hyper_fail(r, HEARTH_FORMAT, steps_key, "is 0 or too large");
     if (!(h->connection_epsilon > 0 && h->connection_epsilon < 1))
@@ -619,8 +626,8 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     TRY(read_cuts(&r));
     TRY(read_limits(&r));
     TRY(hyper_read_shared_keys(&r));
-    TRY(read_per_layer(&r));
     TRY(read_streams(&r));
+    TRY(f->ngrams ? hyper_read_ngrams(&r) : read_per_layer(&r)); /* both have a key for the length of a row */
     TRY(hyper_read_rotation(&r));
     TRY(read_scales(&r));
     TRY(hyper_read_growth(&r));
@@ -631,6 +638,8 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
 
 uint32_t hyper_connections(const hyperparameters *h)
 {
+    if (h->connection_rank > 0)
+        return h->stream_count;
     return h->connection_steps > 0 ? h->stream_count * (2 + h->stream_count) : 0;
 }
 
@@ -649,7 +658,8 @@ bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned 
                    (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
                    (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) |
                    (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0) |
-                   (l->attention.index.head_count > 0 ? NEEDS_INDEX : 0);
+                   (l->attention.index.head_count > 0 ? NEEDS_INDEX : 0) | (l->ngrams ? NEEDS_NGRAMS : 0) |
+                   (h->ngrams.longest > 0 ? NEEDS_NGRAM_TABLES : 0);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
@@ -718,6 +728,10 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_ALL_STREAMS] = (uint64_t)h->stream_count * h->embedding_length,
         [DIMENSION_CONNECTIONS] = hyper_connections(h),
         [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES,
+        [DIMENSION_CONNECTION_RANK] = h->connection_rank,
+        [DIMENSION_NGRAM_ROWS] = h->ngrams.row_count,
+        [DIMENSION_NGRAM_LENGTH] = h->ngrams.row_length,
+        [DIMENSION_NGRAM_WINDOW] = h->ngrams.window,
     };
     return values[d];
 }

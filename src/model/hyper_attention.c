@@ -174,32 +174,54 @@ static hearth_status find_chooser(const hyper_reader *r, uint32_t layer, uint32_
     return hyper_fail(r, HEARTH_FORMAT, key, "lets no layer choose positions before one that needs them");
 }
 
-/* Reads how many positions share a score: a divisor of those of a page of the cache, so that no pool crosses its border. */
-static hearth_status read_pool(const hyper_reader *r, attention_shape *a)
+/* Reads how many positions share a score, unless that is known: a divisor of those of a page of the cache, so that no pool crosses its border. */
+static hearth_status read_pool(const hyper_reader *r, attention_shape *a, uint32_t known)
 {
     static const char pool_key[] = "attention.indexer.kpool", tail_key[] = "attention.indexer.kpool_select_tail";
+    const char *said = r->family->pools_plainly ? "attention.compress_ratios" : pool_key;
     char key[KEY_SIZE];
     bool tail = true, found;
-    a->pool = 1;
+    a->pool = known;
     if (!r->family->pools_positions)
         return HEARTH_OK;
-    TRY(hyper_size(r, pool_key, &a->pool, NULL));
+    if (!r->family->pools_plainly)
+        TRY(hyper_size(r, pool_key, &a->pool, NULL));
     hyper_key(key, r->family, tail_key);
     TRY(checkpoint_get_bool(r->source, key, &tail, &found, r->error));
     if (!tail)
         return hyper_fail(r, HEARTH_UNSUPPORTED, tail_key, "is false, which is not supported");
     if (a->pool < 2 || KV_PAGE % a->pool != 0)
-        return hyper_fail(r, HEARTH_UNSUPPORTED, pool_key, "is not a power of two from 2 to 128");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, said, "is not a power of two from 2 to 128");
     return a->chosen % a->pool == 0 ? HEARTH_OK
                                     : hyper_fail(r, HEARTH_FORMAT, "attention.indexer.top_k",
-                                                 "is not a multiple of attention.indexer.kpool");
+                                                 "is not a multiple of the positions that share a score");
+}
+
+/* Finds out how many positions share a score where pools are plain; 0: the layer sees them all. */
+static hearth_status read_plain_pool(const hyper_reader *r, uint32_t layer, uint32_t *pool)
+{
+    static const char key[] = "attention.compress_ratios";
+    bool found;
+    *pool = 0;
+    TRY(hyper_layer_size(r, key, layer, pool, &found));
+    for (uint32_t i = 0; i < layer; i++) {
+        const attention_shape *other = &r->model->layers[i].attention;
+        if (*pool > 0 && other->chosen > 0 && other->pool != *pool)
+            return hyper_fail(r, HEARTH_UNSUPPORTED, key, "differs between layers that choose positions");
+    }
+    return HEARTH_OK;
 }
 
 hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
 {
     attention_shape *a = &r->model->layers[layer].attention;
-    index_shape index = {0};
+    index_shape index = {.plain = r->family->pools_plainly};
+    uint32_t pool = 1;
     if (!r->family->chooses_positions)
+        return HEARTH_OK;
+    if (index.plain)
+        TRY(read_plain_pool(r, layer, &pool));
+    if (pool == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "attention.indexer.top_k", &a->chosen, NULL));
     TRY(hyper_size(r, "attention.indexer.head_count", &index.head_count, NULL));
@@ -210,14 +232,15 @@ hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
         (uint64_t)index.head_count * index.head_length > HYPER_WIDTH_LIMIT)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length",
                           "or attention.indexer.head_count is 0 or too large");
-    if (index.head_length < a->head_length - a->compressed)
+    if (a->compressed > 0 && index.head_length < a->head_length - a->compressed)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length", "is less than what rotates");
-    TRY(read_pool(r, a));
-    if (a->query_rank == 0)
+    TRY(read_pool(r, a, pool));
+    if (a->compressed > 0 && a->query_rank == 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.q_lora_rank", "is 0, and positions are chosen");
     if (a->window > 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.sliding_window", "is there, and positions are chosen");
-    TRY(find_chooser(r, layer, &a->chosen_back));
+    if (!index.plain)
+        TRY(find_chooser(r, layer, &a->chosen_back));
     if (a->chosen_back == 0)
         a->index = index;
     return HEARTH_OK;

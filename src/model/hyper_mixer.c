@@ -164,6 +164,7 @@ hearth_status hyper_read_recurrent(const hyper_reader *r, uint32_t layer)
     if (to->head_count % to->key_count != 0)
         return hyper_fail(r, HEARTH_FORMAT, "ssm.group_count", "does not divide ssm.time_step_rank");
     to->rule = r->family->recurrence;
+    to->gate_logistic = r->family->gate_logistic;
     to->neighbours = to->rule == RECURRENCE_MAMBA2 || r->family->neighbours_share;
     to->value_length = width / to->head_count;
     if ((uint64_t)width * to->key_length > STATE_LIMIT || recurrent_channels(to) > HYPER_WIDTH_LIMIT)

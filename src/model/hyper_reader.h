@@ -1,5 +1,5 @@
-/* hyper_reader.h - what the files share that read hyperparameters: hyper.c, hyper_attention.c for attention, and
- * hyper_mixer.c for other mixers. */
+/* hyper_reader.h - what the files share that read hyperparameters: hyper.c, hyper_attention.c for attention,
+ * hyper_mixer.c for other mixers, and hyper_ngrams.c for n-grams. */
 #ifndef MODEL_HYPER_READER_H
 #define MODEL_HYPER_READER_H
 
@@ -44,6 +44,9 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r);
 hearth_status hyper_read_rotation(const hyper_reader *r);
 /* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
 hearth_status hyper_read_growth(const hyper_reader *r);
+
+/* In hyper_ngrams.c. Reads the shape of n-grams, and which layers add them; nothing where there are none. */
+hearth_status hyper_read_ngrams(const hyper_reader *r);
 
 /* In hyper_mixer.c. Finds out which mixer a layer has, by the sizes that were read. */
 hearth_status hyper_find_mixer(const hyper_reader *r, uint32_t layer);

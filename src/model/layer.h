@@ -16,6 +16,7 @@ typedef struct rotary {
     rope_pairing pairing;
     uint32_t pairs;                     /* rotated pairs of a head; its other values stay as they are          */
     uint32_t first;                     /* pairs of the model's rotaries before this one: where its angles lie */
+    uint32_t back;                      /* a token has the angles of the position so far before its own        */
     float magnitude;                    /* yarn's factor on cosine and sine; 1                                 */
     const double *frequencies;          /* [pairs] radians per position, scaling included; double, so that angles at
                                            large positions stay accurate */
@@ -28,6 +29,8 @@ typedef struct index_shape {
     uint32_t head_count;                /* J                                                      */
     uint32_t head_length;               /* I                                                      */
     const rotary *rotary;               /* of its queries and keys: the angles of attention       */
+    bool plain;                         /* keys of pools are plain means, which are normed and turned; queries are normed */
+    const rotary *pool_rotary;          /* of those, by the last token of a pool: the angles of its first          */
 } index_shape;
 
 /* What attention computes: out = softmax(scale * q . k) v, by heads. */
@@ -66,7 +69,9 @@ typedef struct attention_shape {
      *   score = sum over heads of weight * max(0, query . key)
      *
      * Where `pool` positions, counted from the first, share a score, their key is a mean of theirs, column by column, with weights
-     * softmax(gate + bias) over them. Those after the last whole pool are seen, too. */
+     * softmax(gate + bias) over them. Those after the last whole pool are seen, too. In some models (Qwen Sparse Attention) the mean
+     * is plain, and is normed and turned to the pool's first position; then heads weigh the same, and their queries are made of the
+     * layer's input (index_shape.plain). */
     uint32_t chosen;                    /* 0: all                                                 */
     uint32_t pool;                      /* positions that share a score, and are chosen together; 1 */
     uint32_t chosen_back;               /* the layer so many layers before has chosen them; 0: this one does */
@@ -133,6 +138,8 @@ typedef struct recurrent_shape {
     uint32_t ranks[LOW_RANK_MAPS];      /* of RWKV7, where that of the value is 0 in the first layer, and of KDA, where
                                            0 is a whole matrix                           */
     float decay_floor;                  /* of KDA, below 0: see above; 0: none                    */
+    bool gate_logistic;                 /* of DELTA: the gate on the result goes through the logistic function, not silu */
+    uint32_t more;                      /* values that the layer's n-grams keep of a sequence (ngram_shape) */
 } recurrent_shape;
 
 /* Returns the values of all heads of a token. */
@@ -299,6 +306,54 @@ typedef struct stream_connection {
     const float *scale;                 /* [CONNECTION_SCALES]                            */
 } stream_connection;
 
+/* In some models of WIRING_CONNECTED streams are gated, value by value, by two matrices of low rank R in place of that (Qwen3.8):
+ * with n, all streams of a token, each normed by its root mean square and the norm's weights,
+ *
+ *   x = 1 / S sum sigmoid(up silu(down n / S))_i n_i   what the block reads, without another norm
+ *   h_i = h_i + 2 sigmoid(inject n / S)_i block(x) */
+typedef struct gated_connection {
+    const float *norm;                  /* [S * d]                                        */
+    matrix down, up;                    /* [R][S * d], [S * d][R]                         */
+    matrix inject;                      /* [S][S * d]; of the end of all layers, whose x is the result, none */
+} gated_connection;
+
+/* ------------------------------------------------------------------ n-grams */
+
+#define NGRAM_LIMIT 8        /* most tokens of an n-gram        */
+#define NGRAM_HEAD_LIMIT 64  /* most rows that a token reads    */
+
+/* Embeddings of the last tokens, which some layers add to the streams (Qwen3.8). Of each length from 2 to `longest` several heads have a
+ * row for n-grams whose hashes agree: with the multipliers m, tokens t of which t_0 is the last, and xor,
+ *
+ *   row = (t_0 m_0 ^ t_1 m_1 ^ ...) mod rows_h + first_h
+ *
+ * Before the first token, and at and before a token `end` that is not the last, there are tokens `end`. The rows of all heads, one
+ * after the other, are e. */
+typedef struct ngram_shape {
+    uint32_t longest;                   /* 0: there are none                                      */
+    uint32_t heads;                     /* of each length                                         */
+    uint32_t window;                    /* tokens that the convolution sees, each `longest` apart from the next */
+    uint32_t end;
+    uint32_t row_length, row_count;     /* of the tables of all heads together                    */
+    uint64_t multipliers[NGRAM_LIMIT];
+    uint64_t first[NGRAM_HEAD_LIMIT], rows[NGRAM_HEAD_LIMIT];
+} ngram_shape;
+/* Returns how many rows a token reads. */
+static inline uint32_t ngram_heads(const ngram_shape *n)
+{
+    return n->longest > 0 ? (n->longest - 1) * n->heads : 0;
+}
+
+/* How a layer adds them to the streams h, before anything else. The norms are of each stream alone, by root mean square:
+ *
+ *   s_i = norm(key e)_i . norm(h)_i / sqrt(d)      g_i = sigmoid(sign(s_i) sqrt(max(|s_i|, 1e-6))) (value e)
+ *   h_i = h_i + g_i + silu(convolution(norm(g)))_i */
+typedef struct ngram_weights {
+    matrix key, value;                  /* [S * d][d], [d][d]  e has d values             */
+    const float *key_norm, *stream_norm, *convolved_norm; /* [S * d]                      */
+    const float *convolution;           /* [S * d][window]  the last weight is the token's own */
+} ngram_weights;
+
 /* Two matrices of low rank r, with an activation between in RWKV-7: bias + out . act(in . x). V as in model_layer. Where the rank is
  * 0 in KDA, `in` is one of [V][d], and there is no `out`. */
 typedef struct low_rank_map {
@@ -333,9 +388,10 @@ typedef struct model_layer {
     matrix key_up;                      /* [H * C][n]  of each head its C rows            */
     matrix value_up;                    /* [H * V][C]                                     */
     /* Chosen positions, with letters as in index_shape. */
-    matrix index_query;                 /* [J * I][query_rank]  of what query_in makes    */
+    matrix index_query;                 /* [J * I][query_rank]  of what query_in makes; of plain pools [J * I][d] */
     matrix index_key;                   /* [I][d]                                         */
-    norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do */
+    norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do, but of plain pools */
+    norm_weights index_query_norm;      /* [I]  of plain pools                            */
     matrix index_weight;                /* [J][d]                                         */
     matrix index_gate;                  /* [I][d]  of pools                               */
     const float *index_gate_bias;       /* [pool][I]                                      */
@@ -413,7 +469,10 @@ typedef struct model_layer {
     norm_weights per_layer_post_norm;   /* [d]                                            */
     const float *output_scale;          /* [1] of the residual stream, or NULL            */
     stream_weights streams;             /* of WIRING_STREAMS                              */
-    stream_connection mixer_connection, network_connection; /* of WIRING_CONNECTED        */
+    stream_connection mixer_connection, network_connection; /* of WIRING_CONNECTED, or ... */
+    gated_connection mixer_gates, network_gates; /* ... these (hyperparameters.connection_rank) */
+    bool ngrams;                        /* it adds n-grams to the streams                 */
+    ngram_weights ngram;
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
 } model_layer;
 
@@ -471,11 +530,16 @@ static inline size_t layer_mixer_bytes(const model_layer *l)
         bytes += matrix_bytes(all[i]);
     return bytes;
 }
+static inline size_t gated_connection_bytes(const gated_connection *c)
+{
+    return matrix_bytes(&c->down) + matrix_bytes(&c->up) + matrix_bytes(&c->inject);
+}
 /* Returns the bytes of the matrices of streams of the residual. */
 static inline size_t layer_stream_bytes(const model_layer *l)
 {
     return matrix_bytes(&l->streams.router) + matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out) +
-           matrix_bytes(&l->mixer_connection.weights) + matrix_bytes(&l->network_connection.weights);
+           matrix_bytes(&l->mixer_connection.weights) + matrix_bytes(&l->network_connection.weights) +
+           gated_connection_bytes(&l->mixer_gates) + gated_connection_bytes(&l->network_gates);
 }
 /* Returns the bytes of those that only score positions: they are not read where all are seen. */
 static inline size_t layer_scoring_bytes(const model_layer *l)
@@ -533,7 +597,8 @@ static inline cached_keys attention_keys(const attention_shape *a)
 }
 static inline cached_keys index_keys(const attention_shape *a)
 {
-    return (cached_keys){a->index.head_count > 0, a->index.head_length, a->pool > 1 ? a->index.head_length : 0};
+    bool gates = a->pool > 1 && !a->index.plain;
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, gates ? a->index.head_length : 0};
 }
 /* Returns what is read of those to score a pool. */
 static inline cached_keys scored_keys(const attention_shape *a)

@@ -98,7 +98,7 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
     char state[16];
     if (l->mixer != MIXER_RECURRENT)
         return;
-    double floats = (double)recurrent_width(r) * r->key_length + (r->window - 1.0) * recurrent_channels(r);
+    double floats = (double)recurrent_width(r) * r->key_length + (r->window - 1.0) * recurrent_channels(r) + r->more;
     if (r->rule == RECURRENCE_SHORT) {
         say(out, size, "gated convolution of %u tokens; a state of %s", r->window,
             text_size(state, floats * sizeof(float)));
@@ -240,10 +240,16 @@ static void describe_wiring(char *out, size_t size, const hyperparameters *h, co
         say(out, size, "%s%s%s", mixer_words[l->mixer],
             l->wiring == WIRING_STREAMS ? " with two small matrices beside it" : "",
             l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
-    if (l->wiring == WIRING_CONNECTED)
+    if (l->wiring == WIRING_CONNECTED && h->connection_rank > 0)
+        say(out, size, ", each on what gates of rank %u let through of %u streams, and added to all of them",
+            h->connection_rank, h->stream_count);
+    else if (l->wiring == WIRING_CONNECTED)
         say(out, size, ", each on a mixture of %u streams, of which it makes other mixtures", h->stream_count);
     else if (h->stream_count > 1)
         say(out, size, ", on one of %u streams, of which all are predicted and corrected", h->stream_count);
+    if (l->ngrams)
+        say(out, size, "; before it, embeddings of the last 2 to %u tokens, %u rows of %u values", h->ngrams.longest,
+            ngram_heads(&h->ngrams), h->ngrams.row_length);
     if (h->per_layer_length > 0)
         say(out, size, "; then an input of its own of %u values", h->per_layer_length);
     if (l->output_scale)

@@ -29,7 +29,9 @@ typedef struct hyperparameters {
     uint32_t active_stream;             /* the one that layers run on (WIRING_STREAMS)    */
     uint32_t connection_steps;          /* of stream_connection; 0: its layers have none  */
     float connection_epsilon;
+    uint32_t connection_rank;           /* R of gated_connection; 0: its layers have none */
     uint32_t laurel_rank;               /* r                                              */
+    ngram_shape ngrams;
     norm_kind norm;
     float norm_epsilon;
     float post_epsilon;                 /* of norms of what blocks add                    */
@@ -45,7 +47,7 @@ typedef struct hyperparameters {
     float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
 } hyperparameters;
 
-/* Returns M of stream_connection; 0: there are none. */
+/* Returns M of stream_connection, or S where connections are gates; 0: blocks are not connected with streams. */
 uint32_t hyper_connections(const hyperparameters *h);
 /* Returns what the scores of a position are multiplied with, less one. */
 float hyper_score_gain(const hyperparameters *h, uint32_t position);
@@ -68,7 +70,9 @@ struct hearth_model {
     matrix per_layer_projection;        /* [layer_count * p][d]                           */
     norm_weights per_layer_norm;        /* [p]                                            */
     matrix stream_in, stream_out;       /* [(S - 1) * d][d]  to the other streams, and back */
-    norm_weights output_norm;           /* [d]                                            */
+    norm_weights output_norm;           /* [d]; none where gates end the streams          */
+    gated_connection end_gates;         /* what makes one of the streams                  */
+    matrix ngram_rows;                  /* [row_count][row_length] as in ngram_shape      */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
     const float *rope_factors_long;     /* [rope_pairs] in their place where a session has room for more than
@@ -100,7 +104,7 @@ typedef struct layer_sizes {
     uint32_t head_in, head_out;         /* n or C, C or V                                 */
     uint32_t chosen, index_heads, index_length; /* of chosen positions: the most that are seen, J, I; 0: no layer chooses */
     uint32_t pool;                      /* positions of those that share a score          */
-    uint32_t connections;               /* M of stream_connection; 0: there are none      */
+    uint32_t connections;               /* hyper_connections                              */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */

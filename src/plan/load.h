@@ -57,6 +57,7 @@ typedef struct model_load {
     double embedding_bytes;     /* the table; a token reads one row                                    */
     double head_bytes;          /* all of which a token reads                                          */
     double other_bytes;         /* in main memory whatever lies where: tables, copies of what is on the device */
+    double table_bytes;         /* n-grams in a file, of which only pages with rows that were read come into main memory */
     bool tied;                  /* the head is the embedding's table: it is counted once               */
     bool head_on_device;        /* devices have kernels for its format                                    */
     double row_values;          /* d: values of the vector that goes from side to side                 */

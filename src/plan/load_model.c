@@ -5,6 +5,7 @@
 #include "../base/memory.h"
 #include "../engine/device_weights.h"
 #include "../engine/engine.h"
+#include "../model/hyper.h"
 #include "../model/tune.h"
 
 #include <math.h>
@@ -66,7 +67,7 @@ static double state_values(const model_layer *l)
     const recurrent_shape *r = &l->recurrent;
     if (l->mixer != MIXER_RECURRENT)
         return 0;
-    return (double)recurrent_width(r) * r->key_length + (double)recurrent_channels(r) * (r->window - 1);
+    return (double)recurrent_width(r) * r->key_length + (double)recurrent_channels(r) * (r->window - 1) + r->more;
 }
 
 /* Sets the bytes of a neuron's rows, and how much of them is read of one that is in use and of one that fires. */
@@ -347,6 +348,13 @@ static hearth_status make_shares(describer *d, hearth_error *error)
     return status;
 }
 
+/* Returns the bytes of the tables of n-grams, if they lie in a file as they are. */
+static double mapped_tables(const hearth_model *m)
+{
+    const stored_tensor *t = m->ngram_rows.data ? checkpoint_find_tensor(m->source, PER_LAYER_TOKENS) : NULL;
+    return t && !stored_tensor_reordered(t) ? (double)t->size_bytes : 0;
+}
+
 static hearth_status describe(describer *d, model_load *out, hearth_error *error)
 {
     const hearth_model *m = d->engine->model;
@@ -364,6 +372,8 @@ static hearth_status describe(describer *d, model_load *out, hearth_error *error
             l->mixer_bytes + l->network_bytes + l->neurons * (l->first_bytes + l->other_bytes + l->predictor_bytes);
     }
     double all = (double)m->weight_bytes + (double)hearth_engine_own_bytes(d->engine);
+    out->table_bytes = mapped_tables(m);
+    known += out->table_bytes;
     out->other_bytes = all > known ? all - known : 0;
     return HEARTH_OK;
 }

@@ -130,6 +130,10 @@ static bool print_lacking(buffer *out, const plan_view *v)
 static bool print_memory(buffer *out, const plan_view *v)
 {
     const plan *p = v->plan;
+    char tables[16], in_file[64] = "";
+    if (v->load->table_bytes > 0)
+        snprintf(in_file, sizeof in_file, ", and %s of n-grams are read from the file, row by row",
+                 text_size(tables, v->load->table_bytes));
     char all[16], budget[16], weights[16], cache[16], scratch[16];
     double host = p->host.weights + p->host.cache + p->host.states;
     bool ok = buffer_print(out, "memory: ");
@@ -139,8 +143,9 @@ static bool print_memory(buffer *out, const plan_view *v)
                        text_size(all, p->device.weights + p->device.cache + p->device.states + p->device.scratch),
                        text_size(budget, p->device.budget), text_size(weights, p->device.weights), v->request->context,
                        text_size(cache, p->device.cache + p->device.states), text_size(scratch, p->device.scratch));
-    return ok && buffer_print(out, "main memory %s of %s%s\n", text_size(all, host), text_size(budget, p->host.budget),
-                              host > p->host.budget ? ", so weights are read from the disk again and again" : "");
+    return ok &&
+           buffer_print(out, "main memory %s of %s%s%s\n", text_size(all, host), text_size(budget, p->host.budget),
+                        host > p->host.budget ? ", so weights are read from the disk again and again" : "", in_file);
 }
 
 /* Prints a time in ms, or a speed, with three digits and no exponent. */

@@ -409,6 +409,30 @@ CASES["glm5-next"] = glm5_next()
 # wider within its blocks than all streams together, and every position is seen
 CASES["glm5-next-wide"] = glm5_next(v_head_dim=80, index_topk=128, index_kpool=16, linear_attn_config={
     "head_dim": 96, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0})
+
+
+def qwen4_exp(**settings):
+    """Qwen3.8-Flash-Next; every row but the first fifteen sees a part of the positions before it. The prompt has
+    the id by which n-grams end twice."""
+    text = case(None, "qwen4_exp_text", num_hidden_layers=5, max_position_embeddings=512, head_dim=32, eos_token_id=163, attention_bias=False, attn_output_gate=True,
+                layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+                linear_conv_kernel_dim=4, linear_key_head_dim=20, linear_value_head_dim=20, linear_num_key_heads=2, linear_num_value_heads=4,
+                num_experts=7, num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=40, output_gate_type="sigmoid",
+                rope_parameters={"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25, "mrope_interleaved": True,
+                                 "mrope_section": [2, 1, 1]},
+                **{**dict(hc_count=4, hc_lowrank=12, ple_layer_ids=[2], ple_embed_dim=64, ple_conv_kernel_size=4, ngram_size=3, heads_per_ngram=2,
+                          ngram_vocab_size_base=50, make_ngram_vocab_size_divisible_by=16, seed=1234, split_ngram_parts=4,
+                          indexer_n_heads=4, indexer_kv_heads=1, indexer_head_dim=16, indexer_budget=12, indexer_compress_ratio=4), **settings})
+    return {"architectures": ["Qwen4ExpForConditionalGeneration"], "model_type": "qwen4_exp", "tie_word_embeddings": False,
+            "text_config": text,
+            "vision_config": dict(model_type="qwen4_exp_vision", depth=1, hidden_size=16, intermediate_size=16, num_heads=2,
+                                  out_hidden_size=64, patch_size=14, num_position_embeddings=4)}
+
+
+CASES["qwen3-8-next"] = qwen4_exp()
+# every position is seen, as in llama.cpp; its choices take up to three positions more than transformers'
+CASES["qwen3-8-next-pairs"] = qwen4_exp(indexer_budget=128, indexer_compress_ratio=16, hc_count=2, hc_lowrank=20, ple_layer_ids=[1],
+                                        ple_conv_kernel_size=3, ngram_size=2, heads_per_ngram=4, split_ngram_parts=1)
 # a layer that sees everything rotates, the next one with a window does not
 SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
              logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
@@ -767,7 +791,8 @@ def convert(llama_cpp, folder, path):
     with open(os.path.join(folder, "config.json")) as file:
         published = json.load(file)
     # of which transformers renames what the converter reads
-    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text")
+    own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text",
+                                                                              "qwen4_exp_text")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
@@ -837,7 +862,8 @@ def make(llama_cpp, out, name):
         model, random = make_model(name, seed)
         ids, greedy, gap = continue_greedily(model, random)
         text = CASES[name].get("text_config", CASES[name])
-        logits, choice = logits_and_choice(model, ids + greedy, text.get("index_topk", 0) // text.get("index_kpool", 1))
+        chosen = text.get("index_topk", text.get("indexer_budget", 0)) // text.get("index_kpool", text.get("indexer_compress_ratio", 1))
+        logits, choice = logits_and_choice(model, ids + greedy, chosen)
         if gap >= SMALLEST_GAP and choice >= SMALLEST_CHOICE:
             break
     if "quantization_config" not in CASES[name]:

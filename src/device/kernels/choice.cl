@@ -12,6 +12,10 @@ INLINE float pooled_key(cache_piece keys, cache_piece values, GLOBAL const float
     float most = 0.0f, sum = 0.0f, key = 0.0f;
     for (uint p = 0; p < pool; p++) {
         size_t place = (size_t)(at + p) * length + column;
+        if (!bias) {
+            key += cache_value(keys, place, format);
+            continue;
+        }
         float gate = cache_value(values, place, format) + bias[p * length + column];
         float greater = p == 0 || gate > most ? gate : most, kept = p == 0 ? 0.0f : EXP(most - greater);
         float weight = EXP(gate - greater);
@@ -19,7 +23,7 @@ INLINE float pooled_key(cache_piece keys, cache_piece values, GLOBAL const float
         key = FMA(key, kept, weight * cache_value(keys, place, format));
         most = greater;
     }
-    return DIVIDE(key, sum);
+    return DIVIDE(key, bias ? sum : (float)pool);
 }
 
 /* An item is a row. There is no barrier: PoCL 3.1 loses those behind a loop of as many rounds for all lanes within one of the lanes. */
@@ -40,6 +44,29 @@ X(pool_keys_f32, CACHE_F32)
 X(pool_keys_f16, CACHE_F16)
 X(pool_keys_q8_0, CACHE_Q8_0)
 #undef X
+
+/* An item is a row. A lane norms and turns the pairs that it has summed the squares of. */
+KERNEL(finish_pools, P_FINISH_POOLS)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL float *row = key + (size_t)t * stride;
+        bool ends = (step->row[t].position + 1) % pool == 0;
+        float squares = 0.0f;
+        for (uint i = LANE; i < length; i += LANES)
+            squares = FMA(row[i], row[i], squares);
+        float scale = norm_scale(group_sum(squares, shared), length, epsilon);
+        for (uint i = LANE; ends && i < pairs; i += LANES) {
+            uint first = halves ? i : 2 * i, second = halves ? i + pairs : 2 * i + 1;
+            float a = row[first] * scale * weight[first], b = row[second] * scale * weight[second];
+            float c = cosine[(size_t)t * pairs + i], s = sine[(size_t)t * pairs + i];
+            row[first] = FMA(a, c, -(b * s));
+            row[second] = FMA(a, s, b * c);
+        }
+        for (uint i = 2 * pairs + LANE; ends && i < length; i += LANES)
+            row[i] *= scale * weight[i];
+    }
+}
 
 /* ------------------------------------------------------------------ scores */
 
@@ -74,7 +101,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
                     for (uint member = 0; member < team; member++)
                         score += parts[(q * ATTEND_POSITIONS + p) * team + member];
                     score = score > 0.0f ? score : 0.0f;
-                    totals[p] = FMA(weights[(size_t)t * stride_w + h + q], score, totals[p]);
+                    totals[p] = FMA(weights ? weights[(size_t)t * stride_w + h + q] : 1.0f, score, totals[p]);
                 }
             BARRIER(); /* before the next heads overwrite parts */
         }

@@ -231,6 +231,32 @@
  * collapse_streams makes of them.   items: as above */
 #define P_SPREAD_STREAMS(B, V, F) B(float, states) B(const float, weights) B(const float, x) V(columns) V(streams)
 
+/* Streams that are connected by gates (gated_connection in model/layer.h): `states` is [T][streams][columns].
+ *
+ * Norms each stream by its root mean square: out [T][streams][columns], weight [streams][columns].   items: R * streams */
+#define P_NORM_STREAMS(B, V, F) B(const float, states) B(const float, weight) B(float, out) V(columns) V(streams) F(epsilon)
+/* x [T][n] = silu(factor * x).   items: ceil(R * n / SQUASHED_VALUES) */
+#define P_SQUEEZE(B, V, F) B(float, x) V(n) F(factor)
+/* x, and read [T][columns], = 1 / streams * sum over i of logistic(gates[i]) * normed stream i, gates as the streams.
+ * items: R * ceil(columns / STREAM_COLUMNS) */
+#define P_COLLAPSE_GATES(B, V, F) \
+    B(const float, normed) B(const float, gates) B(float, x) B(float, read) V(columns) V(streams)
+/* stream i += 2 * logistic(products[i] / streams) * (x - read), products [T][streams].   items: as above */
+#define P_SPREAD_GATES(B, V, F) \
+    B(float, states) B(const float, products) B(const float, x) B(const float, read) V(columns) V(streams)
+
+/* Adds n-grams to the streams of the residual (ngram_weights in model/layer.h): states and normed are as above, keys too, and normed by
+ * their weights; values [T][columns]; weight and convolved_weight [streams][columns]. `normed` becomes what is convolved, g by its
+ * norm.   items: R * streams */
+#define P_GATE_NGRAMS(B, V, F)                                                                                \
+    B(float, states) B(const float, keys) B(const float, values) B(const float, weight) B(const float, convolved_weight) \
+        B(float, normed) V(columns) V(streams) F(epsilon)
+/* out[t][c] += silu(sum of weight[c][i] * input i), of which input window - 1 is x[t][c] itself, and each other one is `apart` rows
+ * before the next. `states` has the inputs of the last (window - 1) * apart rows before, oldest first [rows][channels].
+ * items: ceil(channels / CONVOLVE_CHANNELS) */
+#define P_CONVOLVE_NGRAMS(B, V, F) \
+    B(const float, x) B(const float, weight) B(float, states) B(float, out) V(channels) V(window) V(apart) V(length)
+
 /* Cuts the values of the n neurons of each token, first [T][n]: subtracts m + deviations * s, of their mean m and their
  * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: R */
 #define P_CUT(B, V, F) B(float, first) V(n) F(deviations)
@@ -291,14 +317,19 @@
  * pool divides ATTEND_POSITIONS.
  *
  * Makes the key of the pools of which a row is the last position, in key [T][stride], from those of its positions and their gates,
- * the values of the cache: sum of softmax(gate + bias) * key, column by column, bias [pool][length]. The cache has one head.
- * items: R */
+ * the values of the cache: sum of softmax(gate + bias) * key, column by column, bias [pool][length]; NULL: their mean. The cache has
+ * one head.   items: R */
 #define P_POOL_KEYS(B, V, F)                                                                                   \
     B(float, key) B(const uchar, keys) B(const uchar, values) B(const float, bias) B(const uint, pages) P_PAGES(V)   \
         V(length) V(pool) V(stride)
+/* Norms such keys by their root mean square, and turns their first 2 * pairs values by cosine and sine [T][pairs]; pairs as of place.
+ * weight [length].   items: R */
+#define P_FINISH_POOLS(B, V, F) \
+    B(float, key) B(const float, weight) B(const float, cosine) B(const float, sine) V(length) V(pool) V(pairs) V(halves) \
+        V(stride) F(epsilon)
 /* Scores pools, by the keys of their last positions: scores [most_rows][splits][ATTEND_POSITIONS / pool] of whole ones that a row
  * could see = sum over heads of weight * max(0, query . key). query [T][stride_q], of which heads * length are used; weights
- * [T][stride_w], of which heads are; keys have one head.   items: most_rows * splits */
+ * [T][stride_w], of which heads are, NULL: 1; keys have one head.   items: most_rows * splits */
 #define P_SCORE_POSITIONS(B, V, F)                                                                             \
     B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
         V(limit) V(pool) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
@@ -307,7 +338,7 @@
  * 0. Rows with no more whole pools see everything. scores as above; NaN is the highest.   items: most_rows */
 #define P_CHOOSE(B, V, F) B(const float, scores) B(uint, seen) V(chosen) V(pool) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
-/* attend, without windows and with keys that are values too, of which rows from the position `limit` on see the positions
+/* attend, without windows and with values as long as keys, of which rows from the position `limit` on see the positions
  * whose bits are set. items: as attend */
 #define P_ATTEND_CHOSEN(B, V, F)                                                                              \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
@@ -530,6 +561,9 @@
     X(predict_streams, P_PREDICT_STREAMS, BY_GROUP) X(correct_streams, P_CORRECT_STREAMS, BY_GROUP) \
     X(weigh_connections, P_WEIGH_CONNECTIONS, BY_LARGE_GROUP) X(collapse_streams, P_COLLAPSE_STREAMS, BY_GROUP) \
     X(spread_streams, P_SPREAD_STREAMS, BY_GROUP) \
+    X(norm_streams, P_NORM_STREAMS, BY_GROUP) X(squeeze, P_SQUEEZE, BY_GROUP) X(collapse_gates, P_COLLAPSE_GATES, BY_GROUP) \
+    X(gate_ngrams, P_GATE_NGRAMS, BY_GROUP) X(convolve_ngrams, P_CONVOLVE_NGRAMS, BY_GROUP) \
+    X(spread_gates, P_SPREAD_GATES, BY_GROUP) X(finish_pools, P_FINISH_POOLS, BY_GROUP) \
     X(cut, P_CUT, BY_LARGE_GROUP) X(compact, P_COMPACT, BY_LARGE_GROUP) X(activate, P_ACTIVATE, BY_GROUP) \
     X(tally, P_TALLY, BY_GROUP) X(move, P_MOVE, BY_GROUP) \
     X(route, P_ROUTE, BY_LARGE_GROUP) X(expand, P_EXPAND, BY_LARGE_GROUP) X(weigh, P_WEIGH, BY_GROUP) \

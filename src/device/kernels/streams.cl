@@ -1,6 +1,6 @@
 /* streams.cl - several streams of the residual: of AltUp (engine/streams.h) what a layer begins with, where all of them are predicted
  * from one another, and ends with, where each is corrected by what the layer changed in the active one; of hyper-connections
- * (engine/connections.h) what a block reads, and what becomes of the streams behind it.
+ * and gates (engine/connections.h) what a block reads, and what becomes of the streams behind it.
  *
  * Those of AltUp weigh small matrices with w = tanh(products / columns) of the token, a value per stream. The lanes of a group compute w
  * and the factors that follow from it together, and share the columns after that.
@@ -203,6 +203,133 @@ KERNEL(spread_streams, P_SPREAD_STREAMS)
                         sum = FMA(mix[j * streams + i], state[j], sum);
                 if (i < streams)
                     states[((size_t)t * streams + i) * columns + c] = sum;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ gates */
+
+/* An item is a stream of a row. */
+KERNEL(norm_streams, P_NORM_STREAMS)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint item = GROUP; item < step->count * streams; item += GROUPS) {
+        GLOBAL const float *from = states + (size_t)item * columns;
+        GLOBAL const float *weights = weight + (size_t)(item % streams) * columns;
+        float squares = 0.0f;
+        for (uint i = LANE; i < columns; i += LANES)
+            squares = FMA(from[i], from[i], squares);
+        float scale = norm_scale(group_sum(squares, shared), columns, epsilon);
+        for (uint i = LANE; i < columns; i += LANES)
+            out[(size_t)item * columns + i] = from[i] * scale * weights[i];
+    }
+}
+
+KERNEL(squeeze, P_SQUEEZE)
+{
+    uint all = step->count * n, parts = (all + SQUASHED_VALUES - 1) / SQUASHED_VALUES;
+    for (uint item = GROUP; item < parts; item += GROUPS)
+        for (uint i = item * SQUASHED_VALUES + LANE; i < least((item + 1) * SQUASHED_VALUES, all); i += LANES) {
+            float value = factor * x[i];
+            x[i] = value * sigmoid_of(value);
+        }
+}
+
+KERNEL(collapse_gates, P_COLLAPSE_GATES)
+{
+    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS;
+    for (uint item = GROUP; item < step->count * pieces; item += GROUPS) {
+        uint t = item / pieces, left = item % pieces * STREAM_COLUMNS, right = least(left + STREAM_COLUMNS, columns);
+        for (uint c = left + LANE; c < right; c += LANES) {
+            float sum = 0.0f;
+            UNROLL
+            for (uint i = 0; i < MOST_STREAMS; i++) {
+                size_t at = ((size_t)t * streams + i) * columns + c;
+                sum = i < streams ? FMA(sigmoid_of(gates[at]), normed[at], sum) : sum;
+            }
+            sum = DIVIDE(sum, (float)streams);
+            x[(size_t)t * columns + c] = sum;
+            read[(size_t)t * columns + c] = sum;
+        }
+    }
+}
+
+KERNEL(spread_gates, P_SPREAD_GATES)
+{
+    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS;
+    for (uint item = GROUP; item < step->count * pieces; item += GROUPS) {
+        uint t = item / pieces, left = item % pieces * STREAM_COLUMNS, right = least(left + STREAM_COLUMNS, columns);
+        float weights[MOST_STREAMS];
+        UNROLL
+        for (uint i = 0; i < MOST_STREAMS; i++)
+            weights[i] =
+                i < streams ? 2.0f * sigmoid_of(DIVIDE(products[(size_t)t * streams + i], (float)streams)) : 0.0f;
+        for (uint c = left + LANE; c < right; c += LANES) {
+            float result = x[(size_t)t * columns + c] - read[(size_t)t * columns + c];
+            UNROLL
+            for (uint i = 0; i < MOST_STREAMS; i++)
+                if (i < streams) {
+                    GLOBAL float *state = states + ((size_t)t * streams + i) * columns + c;
+                    *state = FMA(weights[i], result, *state);
+                }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ n-grams */
+
+/* An item is a stream of a row. */
+KERNEL(gate_ngrams, P_GATE_NGRAMS)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint item = GROUP; item < step->count * streams; item += GROUPS) {
+        GLOBAL float *state = states + (size_t)item * columns, *to = normed + (size_t)item * columns;
+        GLOBAL const float *key = keys + (size_t)item * columns;
+        GLOBAL const float *value = values + (size_t)(item / streams) * columns;
+        size_t own = (size_t)(item % streams) * columns;
+        float sum = 0.0f, squares = 0.0f, of_values = 0.0f;
+        for (uint i = LANE; i < columns; i += LANES) {
+            sum = FMA(key[i] * weight[own + i], state[i], sum);
+            squares = FMA(state[i], state[i], squares);
+            of_values = FMA(value[i], value[i], of_values);
+        }
+        sum = group_sum(sum, shared);
+        squares = group_sum(squares, shared);
+        of_values = group_sum(of_values, shared);
+        float score = DIVIDE(sum * norm_scale(squares, columns, epsilon), SQRT((float)columns));
+        float size = score < 0.0f ? -score : score, root = SQRT(size > 1e-6f ? size : 1e-6f);
+        float gate = sigmoid_of(score > 0.0f ? root : score < 0.0f ? -root : score); /* NaN stays */
+        float scale = gate * norm_scale(gate * gate * of_values, columns, epsilon);
+        for (uint i = LANE; i < columns; i += LANES) {
+            to[i] = value[i] * scale * convolved_weight[own + i];
+            state[i] = FMA(gate, value[i], state[i]);
+        }
+    }
+}
+
+/* An item is CONVOLVE_CHANNELS channels, as of convolve. */
+KERNEL(convolve_ngrams, P_CONVOLVE_NGRAMS)
+{
+    uint parts = (channels + CONVOLVE_CHANNELS - 1) / CONVOLVE_CHANNELS, reach = (window - 1) * apart;
+    for (uint item = GROUP; item < parts; item += GROUPS) {
+        uint begin = item * CONVOLVE_CHANNELS, end = least(begin + CONVOLVE_CHANNELS, channels);
+        for (uint t = 0; t < step->count; t++) {
+            bool fresh = step->row[t].state_from == NO_STATE;
+            GLOBAL const float *before = states + (fresh ? 0 : (size_t)step->row[t].state_from * length);
+            GLOBAL float *after = states + (size_t)step->row[t].state_to * length;
+            for (uint c = begin + LANE; c < end; c += LANES) {
+                float newest = x[(size_t)t * channels + c], sum = newest * weight[(size_t)c * window + window - 1];
+                for (uint i = 0; i < reach; i++) {
+                    float input = fresh ? 0.0f : before[(size_t)i * channels + c];
+                    if (i > 0)
+                        after[(size_t)(i - 1) * channels + c] = input;
+                    if (i % apart == 0)
+                        sum = FMA(weight[(size_t)c * window + i / apart], input, sum);
+                }
+                if (reach > 0)
+                    after[(size_t)(reach - 1) * channels + c] = newest;
+                out[(size_t)t * channels + c] += sum * sigmoid_of(sum);
             }
         }
     }
