@@ -2,68 +2,8 @@
  * today: goldens, changed to that form, must give the same logits or be refused by name. One long file of short tests: each
  * is a config and what replaces a tensor, and all go through open_as. */
 #include "../src/engine/engine.h"
-#include "../src/file/weights.h"
-#include "../src/model/huggingface.h"
-#include "../src/model/hyper.h"
 
-#include "golden.h"
-
-/* Opens a golden's folder with another config, and maybe another tensor for each that `replace` takes. */
-typedef bool replace_tensor(checkpoint *to, const checkpoint *from, const stored_tensor *t);
-
-static hearth_status open_as(hearth_model **out, const char *name, const json_t *config, replace_tensor *replace,
-                             hearth_error *error)
-{
-    char folder[600];
-    checkpoint *stored, *changed, *c;
-    golden_path(folder, sizeof folder, name, "");
-    stack_check(checkpoint_create(&stored, folder, error), error);
-    stack_check(weights_add_folder(stored, folder, error), error);
-    stack_check(checkpoint_create(&changed, folder, error), error);
-    for (size_t i = 0; i < stored->tensor_count; i++)
-        if (!replace || !replace(changed, stored, &stored->tensors[i]))
-            stack_check(checkpoint_add_tensor(changed, &stored->tensors[i], error), error);
-    stack_check(checkpoint_create(&c, folder, error), error);
-    hearth_status status = huggingface_understand(c, changed, config, "config.json", error);
-    if (status == HEARTH_OK) {
-        stack_check(checkpoint_take_data(c, stored, error), error);
-        stack_check(checkpoint_take_data(c, changed, error), error);
-    }
-    checkpoint_close(stored);
-    checkpoint_close(changed);
-    if (status != HEARTH_OK) {
-        checkpoint_close(c);
-        return status;
-    }
-    return model_bind(out, c, NULL, error);
-}
-
-static json_t *config_of(const char *name)
-{
-    char path[600];
-    json_t *config;
-    hearth_error error;
-    stack_check(json_parse_file(&config, golden_path(path, sizeof path, name, "config.json"), &error), &error);
-    return config;
-}
-
-static void expect_same(const char *name, json_t *config, replace_tensor *replace)
-{
-    hearth_model *m;
-    hearth_error error;
-    stack_check(open_as(&m, name, config, replace, &error), &error);
-    json_decref(config);
-    golden_expect_of(m, name);
-}
-
-static void expect_refused(const char *name, json_t *config, const char *reason)
-{
-    hearth_model *m;
-    hearth_error error;
-    assert_int_equal(open_as(&m, name, config, NULL, &error), HEARTH_UNSUPPORTED);
-    assert_non_null(strstr(error.text, reason));
-    json_decref(config);
-}
+#include "published.h"
 
 /* ------------------------------------------------------------------ folders */
 
@@ -138,12 +78,6 @@ static bool drop_queries(checkpoint *to, const checkpoint *from, const stored_te
     return strstr(t->name, "q_proj.weight") != NULL;
 }
 
-static void delete_all(json_t *config, const char *const *keys)
-{
-    for (; *keys; keys++)
-        assert_int_equal(json_object_del(config, *keys), 0);
-}
-
 /* Its layers that guess tokens ahead lie beside the others. */
 static bool add_mimo_guesses(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -185,97 +119,6 @@ static void mimo_as_published(void **state)
     config = config_of("mimo2");
     delete_all(config, known);
     expect_same("mimo2", config, NULL);
-}
-
-/* What guesses a token ahead is one more layer behind the others; rates of heads may have more dimensions. */
-static bool change_glm5(checkpoint *to, const checkpoint *from, const stored_tensor *t)
-{
-    static const char guess[] = "model.language_model.layers.5.eh_proj.weight";
-    (void)from;
-    stored_tensor other = *t;
-    other.name = guess;
-    if (strcmp(t->name, "model.language_model.norm.weight") == 0)
-        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
-    if (!strstr(t->name, "A_log"))
-        return false;
-    other.name = t->name;
-    other.rank = 4;
-    other.shape[2] = t->shape[0];
-    other.shape[0] = other.shape[1] = other.shape[3] = 1;
-    other.shape[1] = other.shape[2];
-    other.shape[2] = 1;
-    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
-    return true;
-}
-
-/* GLM-5.3-Flash with all that its config says, with the names that transformers saves, and with nothing said of what that knows by
- * itself. */
-static void glm5_as_published(void **state)
-{
-    (void)state;
-    static const char said[] =
-        "{'head_dim': 0, 'qk_head_dim': 24, 'index_kpool_compress': true, 'indexer_rope_interleave': true,"
-        " 'index_share_for_mtp_iteration': true, 'moe_router_dtype': 'float32', 'num_nextn_predict_layers': 1,"
-        " 'layer_types': ['linear_attention', 'deepseek_sparse_attention', 'deepseek_sparse_attention', "
-        "'linear_attention',"
-        " 'deepseek_sparse_attention'],"
-        " 'linear_attn_config': {'head_dim': 16, 'num_heads': 4, 'short_conv_kernel_size': 4, 'gate_lower_bound': -5.0,"
-        " 'kda_layers': [0, 3], 'full_attn_layers': [1, 2, 4]}}";
-    static const char *const known[] = {
-        "mhc", "hc_mult", "hc_eps", "hc_sinkhorn_iters", "mla_use_nope", "index_kpool_always_select_tail", NULL};
-    char text[sizeof said];
-    for (size_t i = 0; i < sizeof said; i++)
-        text[i] = (char)(said[i] == '\'' ? '"' : said[i]);
-    json_t *config = config_of("glm5-next"), *more = json_loads(text, 0, NULL);
-    assert_non_null(more);
-    json_object_update(json_object_get(config, "text_config"), more);
-    json_decref(more);
-    expect_same("glm5-next", config, change_glm5);
-    config = config_of("glm5-next");
-    json_t *own = json_object_get(config, "text_config");
-    delete_all(own, known);
-    json_object_del(own, "linear_attn_config");
-    more = json_pack("{s:i,s:i,s:i}", "linear_head_dim", 16, "linear_num_heads", 4, "linear_conv_kernel_dim", 4);
-    json_object_update(own, more);
-    json_decref(more);
-    expect_same("glm5-next", config, NULL);
-}
-
-static bool leave_out_pictures(checkpoint *to, const checkpoint *from, const stored_tensor *t)
-{
-    (void)to, (void)from;
-    return strncmp(t->name, "model.visual.", 13) == 0;
-}
-
-/* The text of GLM-5.3-Flash alone. Without a limit in the config it is transformers', and null says that there is none; where the
- * floor is null, and there is no object that describes the mixers, decays have none. */
-static void glm5_alone(void **state)
-{
-    (void)state;
-    json_t *whole = config_of("glm5-next"), *config = json_deep_copy(json_object_get(whole, "text_config"));
-    json_decref(whole);
-    json_object_set_new(config, "model_type", json_string("glm5_next"));
-    json_object_set_new(config, "architectures", json_pack("[s]", "Glm5NextForCausalLM"));
-    expect_same("glm5-next", json_deep_copy(config), leave_out_pictures);
-    json_t *more = json_pack("{s:i,s:i,s:i,s:n}", "linear_head_dim", 16, "linear_num_heads", 4,
-                             "linear_conv_kernel_dim", 4, "linear_lower_bound");
-    json_object_del(config, "linear_attn_config");
-    json_object_update(config, more);
-    json_decref(more);
-    for (int said = 0; said < 2; said++) {
-        hearth_model *m;
-        hearth_error error;
-        if (said)
-            json_object_set_new(config, "swiglu_limit", json_null());
-        else
-            json_object_del(config, "swiglu_limit");
-        stack_check(open_as(&m, "glm5-next", config, leave_out_pictures, &error), &error);
-        assert_true(m->layers[0].recurrent.decay_floor == 0);
-        assert_int_equal(m->layers[1].ffn.activation, said ? FFN_SILU : FFN_SILU_CLAMPED);
-        assert_true(said || m->layers[1].ffn.threshold == 10);
-        hearth_model_close(m);
-    }
-    json_decref(config);
 }
 
 /* Changes what a layer of a Nemotron of parts has. */
@@ -984,8 +827,6 @@ int main(void)
                                        cmocka_unit_test(guesses_beside),
                                        cmocka_unit_test(factors_of_nothing),
                                        cmocka_unit_test(scores_by_another_name),
-                                       cmocka_unit_test(glm5_as_published),
-                                       cmocka_unit_test(glm5_alone),
                                        cmocka_unit_test(deci_as_published),
                                        cmocka_unit_test(mimo_as_published),
                                        cmocka_unit_test(mimo_refused),

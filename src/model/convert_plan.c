@@ -24,7 +24,9 @@ static double bits_per_weight(number_format f)
 static bool is_head(const convert_plan *p, const tensor_rule *rule)
 {
     const family *f = p->model->family;
-    bool each = rule->field == offsetof(hearth_model, per_layer_tokens) && strchr(rule->name, '%') == NULL;
+    bool of_layers =
+        rule->field == offsetof(hearth_model, per_layer_tokens) || rule->field == offsetof(hearth_model, ngram_rows);
+    bool each = of_layers && strchr(rule->name, '%') == NULL;
     if (!(rule->flags & TENSOR_EMBEDDING) && !each)
         return (rule->flags & TENSOR_HEAD) != 0;
     for (size_t i = 0; i < f->tensor_count; i++)

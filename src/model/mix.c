@@ -102,6 +102,7 @@ static const struct {
     {NULL,        "per_layer_model_proj.weight",  "small"},
     {"glm5*next", "*.hc_*",                       "streams"},
     {"glm5*next", "*.indexer*",                   "scores"},
+    {"qwen4exp",  "*.indexer*",                  "scores"},
     {"glm5*next", "*.ssm_[fg]_[ab].weight",       "low rank"},
     {"glm5*next", "*.ssm_beta.weight",            "small"},
     {"glm5*next", "*.attn_kv_a_mqa.weight",       "compressed keys"},
@@ -230,6 +231,7 @@ static const struct {
 } roles[] = {
     {offsetof(model_layer, v), MIX_VALUE, "attn_v."},
     {offsetof(model_layer, qkv), MIX_VALUE, "attn_qkv."},
+    {offsetof(model_layer, convolved), MIX_VALUE, "attn_qkv."},
     {offsetof(model_layer, key_value_up), MIX_VALUE, "attn_kv_b."},
     {offsetof(model_layer, k), MIX_KEY, "attn_k."},
     {offsetof(model_layer, index_key), MIX_KEY, "attn_k."},
@@ -241,6 +243,7 @@ static const struct {
     {offsetof(model_layer, down_t), MIX_DOWN, "ffn_down"},
     {offsetof(model_layer, shared.down), MIX_DOWN, "ffn_down"},
     {offsetof(model_layer, shared.down_t), MIX_DOWN, "ffn_down"},
+    {offsetof(model_layer, network_gates.down), MIX_DOWN, "ffn_down"},
 };
 
 /* Returns whether a layer has the block that matrices of this role belong to. */
@@ -249,8 +252,9 @@ static bool has_role(const model_layer *l, mix_role role)
     if (role == MIX_DOWN || role == MIX_OTHER)
         return role == MIX_OTHER || l->ffn.neuron_count > 0;
     bool latent = l->attention.compressed > 0 && l->key_value_up.rows == 0;
-    bool values = l->mixer == MIXER_ATTENTION ? !latent : l->recurrent.rule == RECURRENCE_KDA;
-    return role == MIX_VALUE ? values : l->mixer == MIXER_ATTENTION || values;
+    bool keys = l->mixer == MIXER_ATTENTION || l->recurrent.rule == RECURRENCE_KDA;
+    bool joined = l->mixer == MIXER_RECURRENT && l->recurrent.rule == RECURRENCE_DELTA && l->delta_in.rows == 0;
+    return role == MIX_VALUE ? (keys && !latent) || joined : keys;
 }
 
 /* Layers are counted among those that have such a matrix: all of them, except in models whose layers differ in kind. As llama.cpp does

@@ -1,0 +1,229 @@
+/* engine_published_streams.c - folders of models with several connected streams of the residual, GLM-5.3-Flash and
+ * Qwen3.8-Flash-Next, as they were published and as they may be (engine_published.c: others). */
+#include "published.h"
+
+/* ------------------------------------------------------------------ GLM-5.3-Flash */
+
+/* What guesses a token ahead is one more layer behind the others; rates of heads may have more dimensions. */
+static bool change_glm5(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char guess[] = "model.language_model.layers.5.eh_proj.weight";
+    (void)from;
+    stored_tensor other = *t;
+    other.name = guess;
+    if (strcmp(t->name, "model.language_model.norm.weight") == 0)
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    if (!strstr(t->name, "A_log"))
+        return false;
+    other.name = t->name;
+    other.rank = 4;
+    other.shape[2] = t->shape[0];
+    other.shape[0] = other.shape[1] = other.shape[3] = 1;
+    other.shape[1] = other.shape[2];
+    other.shape[2] = 1;
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+/* GLM-5.3-Flash with all that its config says, with the names that transformers saves, and with nothing said of what that knows by
+ * itself. */
+static void glm5_as_published(void **state)
+{
+    (void)state;
+    static const char said[] =
+        "{'head_dim': 0, 'qk_head_dim': 24, 'index_kpool_compress': true, 'indexer_rope_interleave': true,"
+        " 'index_share_for_mtp_iteration': true, 'moe_router_dtype': 'float32', 'num_nextn_predict_layers': 1,"
+        " 'layer_types': ['linear_attention', 'deepseek_sparse_attention', 'deepseek_sparse_attention', "
+        "'linear_attention',"
+        " 'deepseek_sparse_attention'],"
+        " 'linear_attn_config': {'head_dim': 16, 'num_heads': 4, 'short_conv_kernel_size': 4, 'gate_lower_bound': -5.0,"
+        " 'kda_layers': [0, 3], 'full_attn_layers': [1, 2, 4]}}";
+    static const char *const known[] = {
+        "mhc", "hc_mult", "hc_eps", "hc_sinkhorn_iters", "mla_use_nope", "index_kpool_always_select_tail", NULL};
+    char text[sizeof said];
+    for (size_t i = 0; i < sizeof said; i++)
+        text[i] = (char)(said[i] == '\'' ? '"' : said[i]);
+    json_t *config = config_of("glm5-next"), *more = json_loads(text, 0, NULL);
+    assert_non_null(more);
+    json_object_update(json_object_get(config, "text_config"), more);
+    json_decref(more);
+    expect_same("glm5-next", config, change_glm5);
+    config = config_of("glm5-next");
+    json_t *own = json_object_get(config, "text_config");
+    delete_all(own, known);
+    json_object_del(own, "linear_attn_config");
+    more = json_pack("{s:i,s:i,s:i}", "linear_head_dim", 16, "linear_num_heads", 4, "linear_conv_kernel_dim", 4);
+    json_object_update(own, more);
+    json_decref(more);
+    expect_same("glm5-next", config, NULL);
+}
+
+static bool leave_out_pictures(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strncmp(t->name, "model.visual.", 13) == 0;
+}
+
+/* The text of GLM-5.3-Flash alone. Without a limit in the config it is transformers', and null says that there is none; where the
+ * floor is null, and there is no object that describes the mixers, decays have none. */
+static void glm5_alone(void **state)
+{
+    (void)state;
+    json_t *whole = config_of("glm5-next"), *config = json_deep_copy(json_object_get(whole, "text_config"));
+    json_decref(whole);
+    json_object_set_new(config, "model_type", json_string("glm5_next"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "Glm5NextForCausalLM"));
+    expect_same("glm5-next", json_deep_copy(config), leave_out_pictures);
+    json_t *more = json_pack("{s:i,s:i,s:i,s:n}", "linear_head_dim", 16, "linear_num_heads", 4,
+                             "linear_conv_kernel_dim", 4, "linear_lower_bound");
+    json_object_del(config, "linear_attn_config");
+    json_object_update(config, more);
+    json_decref(more);
+    for (int said = 0; said < 2; said++) {
+        hearth_model *m;
+        hearth_error error;
+        if (said)
+            json_object_set_new(config, "swiglu_limit", json_null());
+        else
+            json_object_del(config, "swiglu_limit");
+        stack_check(open_as(&m, "glm5-next", config, leave_out_pictures, &error), &error);
+        assert_true(m->layers[0].recurrent.decay_floor == 0);
+        assert_int_equal(m->layers[1].ffn.activation, said ? FFN_SILU : FFN_SILU_CLAMPED);
+        assert_true(said || m->layers[1].ffn.threshold == 10);
+        hearth_model_close(m);
+    }
+    json_decref(config);
+}
+
+/* ------------------------------------------------------------------ Qwen3.8-Flash-Next */
+
+/* Returns its config with a value of the text's part changed; NULL: left out. */
+static json_t *qwen_with(const char *key, json_t *value)
+{
+    json_t *config = config_of("qwen3-8-next"), *text = json_object_get(config, "text_config");
+    assert_int_equal(value ? json_object_set_new(text, key, value) : json_object_del(text, key), 0);
+    return config;
+}
+
+/* The config of the text alone, with a model_type and an architecture of its own. */
+static json_t *qwen_alone(void)
+{
+    json_t *whole = config_of("qwen3-8-next"), *config = json_deep_copy(json_object_get(whole, "text_config"));
+    json_decref(whole);
+    json_object_set_new(config, "architectures", json_pack("[s]", "Qwen4ExpForCausalLM"));
+    return config;
+}
+
+/* The table in parts of 100 rows, of which the last has 40, and what guesses ahead, whose tables are its own. */
+static bool other_parts(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char first[] = "ngram_embedding.shard_0.weight", guess[] = "mtp.layers.0.eh_proj.weight";
+    if (!strstr(t->name, "ngram_embedding."))
+        return false;
+    if (!strstr(t->name, first))
+        return true;
+    enum { ROWS = 240, EACH = 100 };
+    char name[TENSOR_NAME_SIZE];
+    size_t row_bytes = t->size_bytes / (size_t)t->shape[1], base = strlen(t->name) - strlen("0.weight");
+    char *all = arena_new_array(&to->memory, ROWS, row_bytes);
+    assert_non_null(all);
+    for (size_t part = 0, at = 0; at < ROWS; part++) {
+        snprintf(name, sizeof name, "%.*s%zu.weight", (int)base, t->name, part);
+        const stored_tensor *p = checkpoint_find_tensor(from, name);
+        memcpy(all + at * row_bytes, p->data, p->size_bytes);
+        at += (size_t)p->shape[1];
+    }
+    for (size_t part = 0, at = 0; at < ROWS; part++, at += EACH) {
+        stored_tensor own = *t;
+        snprintf(name, sizeof name, "%.*s%zu.weight", (int)base, t->name, part);
+        own.name = name;
+        own.shape[1] = ROWS - at < EACH ? ROWS - at : EACH;
+        own.size_bytes = (size_t)own.shape[1] * row_bytes;
+        own.data = all + at * row_bytes;
+        assert_int_equal(checkpoint_add_tensor(to, &own, NULL), HEARTH_OK);
+    }
+    stored_tensor other = *t;
+    other.name = guess;
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+static bool lose_a_part(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strstr(t->name, "ngram_embedding.shard_2.") != NULL;
+}
+
+static bool lose_numbers(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strstr(t->name, "layer_multipliers") != NULL;
+}
+
+static void qwen_as_published(void **state)
+{
+    (void)state;
+    static const char name[] = "qwen3-8-next";
+    static const char *const known[] = {"hc_count",   "ple_embed_dim",  "ple_conv_kernel_size",
+                                        "ngram_size", "norm_topk_prob", NULL};
+    expect_same(name, qwen_alone(), leave_out_pictures);
+    expect_same(name, config_of(name), other_parts);
+    expect_same(name, qwen_with("eos_token_id", json_pack("[i,i]", 163, 5)), NULL);
+    expect_same(name,
+                qwen_with("layer_types", json_pack("[s,s,s,s,s]", "linear_attention", "linear_attention",
+                                                   "indexed_attention", "linear_attention", "indexed_attention")),
+                NULL);
+    json_t *config = config_of(name), *text = json_object_get(config, "text_config");
+    json_object_del(text, "eos_token_id"); /* then it is the whole model's */
+    json_object_set_new(config, "eos_token_id", json_integer(163));
+    for (const char *const *key = known; *key; key++)
+        json_object_del(text, *key);
+    expect_same(name, config, NULL);
+}
+
+static void qwen_refused(void **state)
+{
+    (void)state;
+    static const char name[] = "qwen3-8-next";
+    expect_refused(name, qwen_with("output_gate_type", json_string("silu")), "output_gate_type: silu is not supported");
+    expect_refused(name, qwen_with("output_gate_type", NULL), "output_gate_type: silu is not supported, only sigmoid");
+    expect_refused(name, qwen_with("indexer_kv_heads", json_integer(2)), "indexer_kv_heads: is 2, only 1 is supported");
+    expect_refused(name, qwen_with("ple_layer_ids", json_pack("[i,i]", 1, 2)),
+                   "ple_layer_ids: is not an array of one layer");
+    expect_refused(name, qwen_with("ple_layer_ids", json_pack("[i]", 3)),
+                   "ple.layers: has a layer that is not recurrent");
+    expect_refused(name, qwen_with("ple_layer_ids", json_array()), "ple.ple_embedding."); /* which are there */
+    const struct {
+        const char *key;
+        json_t *value;
+        replace_tensor *replace;
+        const char *text;
+    } wrong[] = {
+        {"ple_layer_ids", json_pack("[i]", 0), NULL, "ple_layer_ids: has a number that is no layer's"},
+        {"ple_layer_ids", json_pack("[i]", 6), NULL, "ple_layer_ids: has a number that is no layer's"},
+        {"ngram_size", json_integer(1), NULL, "ngram_size or heads_per_ngram: is too small"},
+        {"heads_per_ngram", json_integer(0), NULL, "ngram_size or heads_per_ngram: is too small"},
+        {"heads_per_ngram", json_integer(3), NULL, "ngram_size or heads_per_ngram: is too small or too large"},
+        {"eos_token_id", json_array(), NULL, "eos_token_id: is no token, and n-grams end there"},
+        {"indexer_budget", NULL, NULL, "indexer_budget"},
+        {"hc_lowrank", json_integer(13), NULL, "input_mix_weight_down.weight: is 256 x 12, expected 256 x 13"},
+        {"seed", json_integer(1234), lose_a_part, "ngram_embedding: has another number than its parts"},
+        {"seed", json_integer(1234), lose_numbers, "layer_multipliers: is missing, or no vector of I64"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hearth_model *m;
+        hearth_error error = {0};
+        json_t *config = qwen_with(wrong[i].key, wrong[i].value);
+        assert_int_equal(open_as(&m, name, config, wrong[i].replace, &error), HEARTH_FORMAT);
+        if (!strstr(error.text, wrong[i].text))
+            fail_msg("%s: %s", wrong[i].text, error.text);
+        json_decref(config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(glm5_as_published), cmocka_unit_test(glm5_alone),
+                                       cmocka_unit_test(qwen_as_published), cmocka_unit_test(qwen_refused)};
+    return run_group(tests, NULL, NULL);
+}
