@@ -9,6 +9,7 @@
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_mimo.c
+ * Covers: src/model/huggingface_ngrams.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_rwkv.c
@@ -18,6 +19,7 @@
  * Covers: src/model/hyper.c
  * Covers: src/model/hyper_attention.c
  * Covers: src/model/hyper_mixer.c
+ * Covers: src/model/hyper_ngrams.c
  * Covers: src/model/rope.c
  *
  * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but
@@ -38,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The tiny model, whatever the config says: 2 layers, d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 16 positions,
  * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. Recurrent mixers: 4 heads of 2 values, 2 keys of 4, a
  * convolution over 3 tokens; of RWKV-7 2 heads of 4, maps of rank 4 and 2. Inputs of 4 values of a layer's own, 3 streams, 2 values beside attention. */
-enum { LAYERS = 2, EXPERTS = 4 };
+enum { LAYERS = 2, EXPERTS = 4, NGRAM_ROWS = 40 };
 static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_EMBEDDING] = 8,
                                                 [DIMENSION_NEURONS] = 12,
@@ -99,7 +101,11 @@ static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
                                                 [DIMENSION_POOL] = 2,
                                                 [DIMENSION_ALL_STREAMS] = 24,
                                                 [DIMENSION_CONNECTIONS] = 15,
-                                                [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES};
+                                                [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES,
+                                                [DIMENSION_CONNECTION_RANK] = 2,
+                                                [DIMENSION_NGRAM_ROWS] = NGRAM_ROWS,
+                                                [DIMENSION_NGRAM_LENGTH] = 2,
+                                                [DIMENSION_NGRAM_WINDOW] = 2};
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -123,6 +129,7 @@ static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimen
                   {DIMENSION_QUERY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_QUERY]},
                   {DIMENSION_KEY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_KEY]},
                   {DIMENSION_ROPE_PAIRS, has_letter(sets, 'g'), 2 * sizes[DIMENSION_ROPE_PAIRS]},
+                  {DIMENSION_CONNECTIONS, f->gated_connections, sizes[DIMENSION_STREAMS]},
                   {DIMENSION_GATES, has_letter(sets, 'a'), sizes[DIMENSION_HEADS]},
                   {DIMENSION_RECURRENT_HEADS, has_letter(sets, 'y'), 2},
                   {DIMENSION_RECURRENT_VALUE, has_letter(sets, 'y'), 4},
@@ -184,6 +191,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
         return has_letter(sets, 'q') == ((r->needs & NEEDS_QUERY_RANK) != 0);
     if (r->needs & NEEDS_PER_LAYER)
         return has_letter(sets, 'i');
+    if (r->needs & (NEEDS_NGRAMS | NEEDS_NGRAM_TABLES))
+        return has_letter(sets, 'c') && layer == 0;
     if ((r->needs & NEEDS_INDEX) && last && has_letter(sets, 'z'))
         return false;
     if ((r->needs & NEEDS_OWN_KEYS) && last && has_letter(sets, 'k'))
@@ -196,7 +205,7 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
  * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
- * head; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
+ * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
@@ -312,6 +321,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     }
     if (folder && (r->flags & TENSOR_BY_KEYS))
         rows = sizes[DIMENSION_DELTA_IN];
+    if (folder && f->pools_plainly && (r->needs & NEEDS_INDEX) && r->rows != DIMENSION_NONE)
+        rows = sizes[DIMENSION_INDEX_QUERY] + sizes[DIMENSION_INDEX_LENGTH]; /* one tensor holds both */
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (folder && (r->flags & TENSOR_FLAT)) /* of any shape, there: as convolutions have it */
@@ -348,6 +359,42 @@ static hearth_status add_tensors(checkpoint *c, const family *f, bool folder, co
         for (size_t i = 0; i < f->layer_tensor_count; i++)
             if (is_there(f, &f->layer_tensors[i], sets, layer))
                 TRY(add_tensor(c, f, &f->layer_tensors[i], folder, sets, layer));
+    return HEARTH_OK;
+}
+
+/* Adds a folder's tables of n-grams in two parts, and the numbers of their hashes: how many rows the heads have is said by the
+ * config. */
+static hearth_status add_ngrams(checkpoint *c, const json_t *config)
+{
+    static const char *const names[] = {"layer_multipliers", "ngram_heads_offsets", "ngram_heads_vocab_sizes"};
+    enum { HEADS = 4 };
+    uint64_t *numbers = arena_new_array(&c->memory, 3 * HEADS, sizeof(*numbers));
+    const json_t *rows = json_object_get(config, "ngram_rows");
+    char name[TENSOR_NAME_SIZE];
+    if (!numbers)
+        return HEARTH_NO_MEMORY;
+    for (size_t i = 0; i < HEADS; i++) {
+        const json_t *said = json_array_get(rows, i);
+        numbers[i] = 2 * i + 1;
+        numbers[HEADS + i] = i * NGRAM_ROWS / HEADS;
+        numbers[2 * HEADS + i] = said ? (uint64_t)json_integer_value(said) : NGRAM_ROWS / HEADS;
+    }
+    for (size_t i = 0; i < 5; i++) {
+        stored_tensor t = {.name = name, .rank = 1, .shape = {HEADS, 1, 1, 1}, .data = numbers + i * HEADS};
+        if (i < 3) {
+            t.format = FORMAT_STORED_COUNT;
+            t.foreign = "I64";
+            t.size_bytes = HEADS * sizeof(*numbers);
+            snprintf(name, sizeof(name), "model.layers.0.ple.ple_embedding.%s", names[i]);
+        } else {
+            uint64_t of_part = i == 3 ? NGRAM_ROWS / 2 + 1 : NGRAM_ROWS / 2 - 1;
+            t = (stored_tensor){
+                .name = name, .format = FORMAT_BF16, .rank = 2, .shape = {2, of_part, 1, 1}, .data = values};
+            t.size_bytes = 2 * of_part * sizeof(*values);
+            snprintf(name, sizeof(name), "model.layers.0.ple.ple_embedding.ngram_embedding.shard_%zu.weight", i - 3);
+        }
+        TRY(checkpoint_add_tensor(c, &t, NULL));
+    }
     return HEARTH_OK;
 }
 
@@ -406,14 +453,19 @@ static void touch_attention(const model_layer *l, uint32_t d)
     touch_norm(&l->query_in_norm, a->query_rank);
     touch_norm(&l->compressed_norm, a->compressed);
     touch_norm(&l->index_key_norm, a->index.head_length);
+    touch_norm(&l->index_query_norm, a->index.head_length);
+    bool plain = a->index.plain && a->index.head_count > 0;
     if (a->index.head_count > 0 &&
         (a->chosen == 0 || a->chosen_back > 0 || l->index_query.rows != a->index.head_count * a->index.head_length ||
-         l->index_query.columns != a->query_rank || l->index_key.rows != a->index.head_length ||
-         l->index_weight.rows != a->index.head_count || !a->index.rotary != !a->rotary))
+         l->index_query.columns != (plain ? d : a->query_rank) || l->index_key.rows != a->index.head_length ||
+         l->index_weight.rows != (plain ? 0 : a->index.head_count) || !a->index.rotary != !a->rotary))
+        abort();
+    if (plain && (!l->index_query_norm.weight || !l->index_key_norm.weight || !a->index.pool_rotary != !a->rotary ||
+                  (a->rotary && 2 * a->rotary->pairs > a->index.head_length)))
         abort();
     if (a->chosen > 0 && (a->pool == 0 || KV_PAGE % a->pool != 0 || a->chosen % a->pool != 0))
         abort();
-    bool gates = a->index.head_count > 0 && a->pool > 1;
+    bool gates = a->index.head_count > 0 && a->pool > 1 && !plain;
     if (l->index_gate.rows != (gates ? a->index.head_length : 0) || !l->index_gate_bias != !gates)
         abort();
     touch_values(l->index_gate_bias, (uint64_t)a->pool * a->index.head_length);
@@ -574,10 +626,46 @@ static void touch_network(const model_layer *l, uint32_t d)
         abort();
 }
 
+/* What makes one of all streams by gates, of a block or at the end. */
+static void touch_gates(const gated_connection *c, const hyperparameters *h, bool injects)
+{
+    uint32_t all = h->stream_count * h->embedding_length, rank = h->connection_rank;
+    touch_matrix(&c->down);
+    touch_matrix(&c->up);
+    touch_matrix(&c->inject);
+    touch_values(c->norm, all);
+    if (rank > 0 && (!c->norm || c->down.rows != rank || c->down.columns != all || c->up.rows != all ||
+                     c->up.columns != rank || c->inject.rows != (injects ? h->stream_count : 0)))
+        abort();
+}
+
+/* What adds n-grams: every row that a token can read is there. */
+static void touch_ngrams(const hearth_model *m, const model_layer *l)
+{
+    const hyperparameters *h = &m->hyper;
+    const ngram_shape *n = &h->ngrams;
+    uint64_t all = (uint64_t)h->stream_count * h->embedding_length;
+    if (!l->ngrams)
+        return;
+    touch_matrix(&l->ngram.key);
+    touch_matrix(&l->ngram.value);
+    touch_values(l->ngram.key_norm, all);
+    touch_values(l->ngram.stream_norm, all);
+    touch_values(l->ngram.convolved_norm, all);
+    touch_values(l->ngram.convolution, all * n->window);
+    if (l->mixer != MIXER_RECURRENT || l->recurrent.more != (n->window - 1) * n->longest * all ||
+        ngram_heads(n) * n->row_length != h->embedding_length || m->ngram_rows.columns != n->row_length ||
+        l->ngram.key.rows != all || l->ngram.value.rows != h->embedding_length || n->longest > NGRAM_LIMIT)
+        abort();
+    for (uint32_t i = 0; i < ngram_heads(n); i++)
+        if (n->rows[i] == 0 || n->first[i] + n->rows[i] > m->ngram_rows.rows)
+            abort();
+}
+
 /* What connects a block with the streams. */
 static void touch_connection(const stream_connection *c, const hyperparameters *h)
 {
-    uint32_t n = hyper_connections(h);
+    uint32_t n = h->connection_rank > 0 ? 0 : hyper_connections(h);
     touch_matrix(&c->weights);
     touch_values(c->base, n);
     touch_values(c->scale, CONNECTION_SCALES);
@@ -595,6 +683,8 @@ static void touch_inputs(const model_layer *l, const hyperparameters *h)
         touch_matrix(all[k]);
     touch_connection(&l->mixer_connection, h);
     touch_connection(&l->network_connection, h);
+    touch_gates(&l->mixer_gates, h, true);
+    touch_gates(&l->network_gates, h, true);
     touch_norm(&l->per_layer_post_norm, h->embedding_length);
     touch_norm(&s->router_norm, h->embedding_length);
     touch_norm(&s->laurel_norm, h->embedding_length);
@@ -625,10 +715,11 @@ static void touch_model(const hearth_model *m)
 {
     const hyperparameters *h = &m->hyper;
     const matrix *const all[] = {
-        &m->embedding, &m->head,      &m->positions, &m->per_layer_tokens, &m->per_layer_projection,
-        &m->stream_in, &m->stream_out};
+        &m->embedding, &m->head,       &m->positions, &m->per_layer_tokens, &m->per_layer_projection,
+        &m->stream_in, &m->stream_out, &m->ngram_rows};
     for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
         touch_matrix(all[k]);
+    touch_gates(&m->end_gates, h, false);
     touch_norm(&m->output_norm, h->embedding_length);
     touch_norm(&m->embedding_norm, h->embedding_length);
     touch_norm(&m->per_layer_norm, h->per_layer_length);
@@ -644,6 +735,7 @@ static void touch_model(const hearth_model *m)
         else if (l->mixer == MIXER_NONE)
             abort();
         touch_inputs(l, h);
+        touch_ngrams(m, l);
         check_shared_keys(m, i);
     }
     for (uint32_t r = 0; r < m->rotary_count; r++)
@@ -658,10 +750,12 @@ static void touch_model(const hearth_model *m)
 static hearth_status set_key(checkpoint *c, const char *key, const json_t *value)
 {
     uint32_t items[4] = {0};
+    uint64_t long_items[4] = {0};
     float numbers[4] = {0};
     size_t count = json_array_size(value) < 4 ? json_array_size(value) : 4;
     for (size_t i = 0; i < count; i++) {
         items[i] = (uint32_t)json_integer_value(json_array_get(value, i));
+        long_items[i] = (uint64_t)json_integer_value(json_array_get(value, i));
         numbers[i] = (float)json_number_value(json_array_get(value, i));
     }
     if (json_is_integer(value))
@@ -680,6 +774,8 @@ static hearth_status set_key(checkpoint *c, const char *key, const json_t *value
     }
     if (json_is_real(json_array_get(value, 0)))
         return checkpoint_set_numbers(c, key, VALUE_F32, numbers, count, NULL);
+    if (strstr(key, ".ple.head_") || strstr(key, "_multipliers"))
+        return checkpoint_set_numbers(c, key, VALUE_U64, long_items, count, NULL);
     return checkpoint_set_numbers(c, key, VALUE_U32, items, count, NULL);
 }
 
@@ -715,6 +811,7 @@ static hearth_status add_folder(checkpoint *c, const json_t *config)
             f = &families[i];
     if (!sets)
         sets = json_is_true(json_object_get(config, "mlp_bias")) ? "sb" : "s";
+    TRY(f->ngrams && has_letter(sets, 'c') ? add_ngrams(c, config) : HEARTH_OK);
     return add_tensors(c, f, true, sets);
 }
 
