@@ -161,6 +161,11 @@ static double silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
 static double gelu(double x)
 {
     return x * erfc(-x / sqrt(2)) / 2;
@@ -207,7 +212,8 @@ static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *
  * formula errs by 0.75e-7 (1.3); t by three roundings, of which q gets at most 1.72 each (5.2); coefficients and sums
  * are rounded, which are at most 0.73 (4); exp's error and its argument's, times q <= 1/2 (2.2); products (1). */
 static const smooth smooth_silu = {ACTIVATION_SILU, silu, 0}, smooth_gelu = {ACTIVATION_GELU, gelu, 14},
-                    smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8};
+                    smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8},
+                    smooth_logistic = {ACTIVATION_LOGISTIC, logistic, 0};
 
 /* gpt-oss: both values are limited, then gate / (1 + exp(-1.702 gate)) * (up + 1). */
 static double clamped(double gate, double up, bool has_up, double limit, double *bound)
@@ -713,6 +719,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(activate[ACTIVATION_RELU], "relu", check_relu(c, k, ACTIVATION_RELU, &rng))
     CHECK(activate[ACTIVATION_RELU2], "relu2", check_relu(c, k, ACTIVATION_RELU2, &rng))
     CHECK(activate[ACTIVATION_GELU], "gelu", check_smooth(c, k, &smooth_gelu, &rng))
+    CHECK(activate[ACTIVATION_LOGISTIC], "logistic", check_smooth(c, k, &smooth_logistic, &rng))
     CHECK(activate[ACTIVATION_GELU_TANH], "gelu_tanh", check_smooth(c, k, &smooth_gelu_tanh, &rng))
     CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_limiting(c, k, &swiglu_clamped, &rng))
     CHECK(activate[ACTIVATION_SILU_LIMITED], "silu_limited", check_limiting(c, k, &silu_limited, &rng))

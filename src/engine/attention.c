@@ -255,6 +255,7 @@ static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
     const attention_job *job = context;
     const attention_shape *a = &job->l->attention;
     size_t length = read_length(a), width = read_width(a);
+    const kernels *k = &job->s->engine->runtime->kernels;
     if (a->value_scale != 1)
         forward_scale(a->value_scale, (end - begin) * width, job->s->scratch.mixed + begin * width);
     if (a->gate_length == 0)
@@ -265,7 +266,9 @@ static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
         float *mixed = job->s->scratch.mixed + head * length;
         if (a->gate_length == 1)
             forward_scale(opened(a, gates[0]), length, mixed);
-        for (size_t i = 0; a->gate_length > 1 && i < length; i++)
+        else if (!a->gate_softplus)
+            k->activate[ACTIVATION_LOGISTIC](gates, mixed, 0, length, mixed);
+        for (size_t i = 0; a->gate_length > 1 && a->gate_softplus && i < length; i++)
             mixed[i] *= opened(a, gates[i]);
     }
 }

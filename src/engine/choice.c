@@ -17,7 +17,6 @@
 typedef struct choosing {
     hearth_session *s;
     const model_layer *l;
-    uint32_t layer;
     uint32_t cached; /* the layer of the cache that has the keys */
     size_t first;    /* of the rows that are scored now          */
     size_t row;      /* whose keys are brought together          */
@@ -279,7 +278,7 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
     pool *threads = s->engine->runtime->threads;
-    choosing c = {.s = s, .l = l, .layer = layer, .cached = s->engine->layers[layer].index_cache};
+    choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].index_cache};
     bool limited = false;
     if (l->attention.index.head_count == 0)
         return;
@@ -320,15 +319,22 @@ static void list_positions(const uint32_t *seen, size_t words, size_t most, uint
             list[n++] = (uint32_t)(32 * w) + (uint32_t)__builtin_ctz(bits);
 }
 
-attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t head)
+/* Returns where the keys of a head, or its values, are brought together: those of all heads, then values likewise. */
+static char *gathered_at(const hearth_session *s, const kv_layer *cached, kv_half half, uint32_t head)
 {
     const choice_buffers *b = &s->scratch.choice;
+    size_t rows = b->page_count * KV_PAGE;
+    size_t before = half == KV_VALUES ? cached->has.heads * cached->row_bytes[KV_KEYS] : 0;
+    return (char *)b->keys + (before + head * cached->row_bytes[half]) * rows;
+}
+
+attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t head)
+{
     const kv_layer *cached = &s->cache.layers[s->engine->layers[layer].cache_index];
-    size_t rows = b->page_count * KV_PAGE, bytes = cached->row_bytes[KV_KEYS], other = cached->row_bytes[KV_VALUES];
-    attend_half keys = {b->keys + head * rows * bytes, cached->has.head_length, bytes, KV_PAGE * bytes};
-    attend_half values = {b->keys + (cached->has.heads * bytes + head * other) * rows, cached->has.value_length, other,
-                          KV_PAGE * other};
-    return (attend_cache){keys, cached->has.value_length > 0 ? values : keys, b->pages};
+    size_t key = cached->row_bytes[KV_KEYS], value = cached->row_bytes[KV_VALUES];
+    attend_half keys = {gathered_at(s, cached, KV_KEYS, head), cached->has.head_length, key, KV_PAGE * key};
+    attend_half values = {gathered_at(s, cached, KV_VALUES, head), cached->has.value_length, value, KV_PAGE * value};
+    return (attend_cache){keys, cached->has.value_length > 0 ? values : keys, s->scratch.choice.pages};
 }
 
 /* Items are chosen positions. */
@@ -338,15 +344,16 @@ static void gather_keys(void *context, size_t begin, size_t end, unsigned worker
     const choosing *c = context;
     const scratch *b = &c->s->scratch;
     const kv_layer *cached = &c->s->cache.layers[c->cached];
+    kv_half halves = cached->has.value_length > 0 ? KV_HALVES : KV_VALUES; /* as many */
     for (uint32_t head = 0; head < cached->has.heads; head++) {
         attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[c->row], head);
-        attend_cache to = choice_gathered(c->s, c->layer, head);
-        for (size_t i = begin; i < end; i++)
-            memcpy((void *)attend_at(&to, &to.key, i), attend_at(&cache, &cache.key, b->choice.list[i]),
-                   cached->row_bytes[KV_KEYS]);
-        for (size_t i = begin; cached->has.value_length > 0 && i < end; i++)
-            memcpy((void *)attend_at(&to, &to.value, i), attend_at(&cache, &cache.value, b->choice.list[i]),
-                   cached->row_bytes[KV_VALUES]);
+        for (kv_half half = KV_KEYS; half < halves; half++) {
+            size_t bytes = cached->row_bytes[half];
+            char *to = gathered_at(c->s, cached, half, head);
+            for (size_t i = begin; i < end; i++)
+                memcpy(to + i * bytes,
+                       attend_at(&cache, half == KV_KEYS ? &cache.key : &cache.value, b->choice.list[i]), bytes);
+        }
     }
 }
 
@@ -354,7 +361,7 @@ void choice_gather(hearth_session *s, uint32_t layer, size_t row)
 {
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
-    choosing c = {.s = s, .l = l, .layer = layer, .cached = s->engine->layers[layer].cache_index, .row = row};
+    choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
     size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
     size_t count = choice_count(&l->attention, b->position[row]);
     list_positions(b->choice.seen + row * choice_words(s), words, count, b->choice.list);

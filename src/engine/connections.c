@@ -134,15 +134,14 @@ static void open_gates(void *context, size_t begin, size_t end, unsigned worker)
     const connecting *job = context;
     const hyperparameters *h = &job->s->engine->model->hyper;
     const scratch *b = &job->s->scratch;
+    const kernels *k = &job->s->engine->runtime->kernels;
     size_t d = h->embedding_length, all = h->stream_count * d;
     for (size_t t = begin; t < end; t++) {
-        float *x = b->x + t * d;
-        const float *normed = b->stream_norms + t * all, *gates = b->stream_gates + t * all;
-        for (size_t c = 0; c < d; c++)
-            x[c] = logistic(gates[c]) * normed[c];
+        float *x = b->x + t * d, *gated = b->stream_gates + t * all;
+        k->activate[ACTIVATION_LOGISTIC](gated, b->stream_norms + t * all, 0, all, gated);
+        memcpy(x, gated, d * sizeof *x);
         for (size_t at = d; at < all; at += d)
-            for (size_t c = 0; c < d; c++)
-                x[c] += logistic(gates[at + c]) * normed[at + c];
+            k->add(gated + at, d, x);
         forward_scale(1 / (float)h->stream_count, d, x);
     }
     memcpy(b->block_read + begin * d, b->x + begin * d, (end - begin) * d * sizeof *b->x);

@@ -264,10 +264,8 @@ static void finish_rows(void *context, size_t begin, size_t end, unsigned worker
             k->rms_norm(y + p, m->l->recurrent_norm + p, epsilon, group, y + p);
         for (size_t p = 0; r->rule == RECURRENCE_DELTA && p < width; p += value)
             k->rms_norm(y + p, m->l->recurrent_norm, epsilon, value, y + p);
-        if (r->rule == RECURRENCE_DELTA && !r->gate_logistic)
-            k->activate[ACTIVATION_SILU](gate, y, 0, width, y);
-        for (size_t p = 0; r->gate_logistic && p < width; p++)
-            y[p] *= 1 / (1 + expf(-gate[p]));
+        if (r->rule == RECURRENCE_DELTA)
+            k->activate[r->gate_logistic ? ACTIVATION_LOGISTIC : ACTIVATION_SILU](gate, y, 0, width, y);
     }
 }
 

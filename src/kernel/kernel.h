@@ -124,6 +124,7 @@ typedef enum kernel_activation {
     ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_SILU_LIMITED,
     ACTIVATION_SILU_CLAMPED,
+    ACTIVATION_LOGISTIC, /* of gates on results, not of networks */
     ACTIVATION_COUNT
 } kernel_activation;
 
@@ -255,7 +256,7 @@ typedef struct kernels {
      * tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2. swiglu_clamped (gpt-oss) limits both values by the threshold, gate
      * from above and up on both sides: gate / (1 + exp(-1.702 gate)) * (up + 1); up NULL: 0. silu_limited (Step 3.5)
      * limits silu(gate) from above and up on both sides, then multiplies them; threshold 0: without a limit. silu_clamped
-     * (GLM-5.3-Flash) is the same, but limits gate from above in place of silu(gate). If relu or
+     * (GLM-5.3-Flash) is the same, but limits gate from above in place of silu(gate). logistic is 1 / (1 + exp(-x)). If relu or
      * relu2 gives zero the result is exactly 0 for any up, even one that is not finite. */
     void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
 

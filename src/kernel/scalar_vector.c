@@ -64,6 +64,13 @@ static void silu_scalar(const float *gate, const float *up, float threshold, siz
     }
 }
 
+static void logistic_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i++)
+        h[i] = (up ? up[i] : 1) / (1 + expf(-gate[i]));
+}
+
 static void relu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i++)
@@ -363,7 +370,8 @@ const kernels scalar_vectors = {
                  [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar,
                  [ACTIVATION_SILU_LIMITED] = silu_limited_scalar,
-                 [ACTIVATION_SILU_CLAMPED] = silu_clamped_scalar},
+                 [ACTIVATION_SILU_CLAMPED] = silu_clamped_scalar,
+                 [ACTIVATION_LOGISTIC] = logistic_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},
     .score = {[FORMAT_F32] = score_f32_scalar, [FORMAT_F16] = score_f16_scalar, [FORMAT_Q8_0] = score_q8_0_scalar},

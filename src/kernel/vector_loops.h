@@ -75,6 +75,16 @@ static void OF_LEVEL(silu)(const float *gate, const float *up, float threshold, 
     }
 }
 
+static void OF_LEVEL(logistic)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i += LANES) {
+        vector through = exponent(vector_subtract(vector_of(0), load_first(gate + i, n - i)));
+        vector value = up ? load_first(up + i, n - i) : vector_of(1);
+        store_first(h + i, n - i, vector_divide(value, vector_add(vector_of(1), through)));
+    }
+}
+
 static void OF_LEVEL(relu)(const float *gate, const float *up, float threshold, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i += LANES) {
@@ -239,7 +249,8 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
                      [ACTIVATION_GELU_TANH] = gelu_tanh_##level,                         \
                      [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level,               \
                      [ACTIVATION_SILU_LIMITED] = silu_limited_##level,                   \
-                     [ACTIVATION_SILU_CLAMPED] = silu_clamped_##level},                  \
+                     [ACTIVATION_SILU_CLAMPED] = silu_clamped_##level,                   \
+                     [ACTIVATION_LOGISTIC] = logistic_##level},                          \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
         .recur = recur_##level,                                                          \
         .to_half = to_half_##level,                                                      \
