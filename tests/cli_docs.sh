@@ -77,6 +77,7 @@ s/128,2048,8192/8,16/                        | the same
 s/serve.py 1b.gguf/serve.py 1b.gguf --rounds 1/ | for medians that mean something
 s/--gpu-neurons 1300/--gpu-neurons 300/      | of the 1024 that the small shape has
 s/--layers 0-5/--layers 0-3/                 | of the 4 that the small shape has
+s/--layers 6 q3moe/--layers 1 q3moe/         | gigabytes; the other layers are like the first
 s/corpora/small/                             | a hundredth of the text: learning takes minutes
 s/--choose bytes/--choose bytes --epochs 1/  | the same
 s/-r (7|12|31)/-r 1/                         | for medians that mean something, which nobody reads here
