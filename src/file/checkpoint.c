@@ -249,18 +249,19 @@ size_t checkpoint_file_count(const checkpoint *c)
 
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
 {
-    size_t each = tensor->size_bytes / (size_t)tensor->shape[2];
+    uint64_t rows = stored_tensor_rows(tensor), each = tensor->part_rows > 0 ? tensor->part_rows : tensor->shape[1];
+    size_t row_bytes = tensor->size_bytes / (size_t)rows, matrix_bytes = row_bytes * (size_t)tensor->shape[1];
     if (tensor->scaled)
-        each = (size_t)tensor->scaled->stored_rows * scaled_row_bytes(tensor->scaled, tensor->shape[0]);
-    if (!tensor->parts)
-        checkpoint_drop_range(c, tensor->data, tensor->scaled ? each * (size_t)tensor->shape[2] : tensor->size_bytes);
-    size_t row_bytes = tensor->size_bytes / (size_t)stored_tensor_rows(tensor);
-    for (uint64_t row = 0; tensor->part_rows > 0 && row < tensor->shape[1]; row += tensor->part_rows) {
-        uint64_t rows = tensor->shape[1] - row < tensor->part_rows ? tensor->shape[1] - row : tensor->part_rows;
-        checkpoint_drop_range(c, tensor->parts[row / tensor->part_rows], (size_t)rows * row_bytes);
+        matrix_bytes = (size_t)tensor->scaled->stored_rows * scaled_row_bytes(tensor->scaled, tensor->shape[0]);
+    if (!tensor->parts) {
+        size_t made = matrix_bytes * (size_t)(rows / tensor->shape[1]);
+        checkpoint_drop_range(c, tensor->data, tensor->scaled ? made : tensor->size_bytes);
+        return;
     }
-    for (uint64_t i = 0; tensor->parts && tensor->part_rows == 0 && i < tensor->shape[2]; i++)
-        checkpoint_drop_range(c, tensor->parts[i], each);
+    for (uint64_t i = 0, row = 0; row < rows; i++, row += each) {
+        uint64_t left = rows - row < each ? rows - row : each;
+        checkpoint_drop_range(c, tensor->parts[i], tensor->part_rows > 0 ? (size_t)left * row_bytes : matrix_bytes);
+    }
 }
 
 void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes)

@@ -123,9 +123,10 @@ hearth_status folder_read_ngrams(folder_reader *r)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not an array of one layer", r->name, name);
     if (layer < 1 || layer > r->hyper.layer_count)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: has a number that is no layer's, counted from 1", r->name, name);
+    const int32_t number = (int32_t)layer - 1;
     char key[KEY_SIZE];
     hyper_key(key, r->family, "ple.layers");
-    TRY(checkpoint_set_numbers(r->out, key, VALUE_I32, &(int32_t){(int32_t)layer - 1}, 1, r->error));
+    TRY(checkpoint_set_numbers(r->out, key, VALUE_I32, &number, 1, r->error));
     return read_sizes(r);
 }
 

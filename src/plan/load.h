@@ -53,14 +53,14 @@ typedef struct layer_load {
 typedef struct model_load {
     char name[128];
     uint32_t layer_count;
-    layer_load *layers;         /* [layer_count]                                                        */
-    double embedding_bytes;     /* the table; a token reads one row                                    */
-    double head_bytes;          /* all of which a token reads                                          */
-    double other_bytes;         /* in main memory whatever lies where: tables, copies of what is on the device */
-    double table_bytes;         /* n-grams in a file, of which only pages with rows that were read come into main memory */
-    bool tied;                  /* the head is the embedding's table: it is counted once               */
-    bool head_on_device;        /* devices have kernels for its format                                    */
-    double row_values;          /* d: values of the vector that goes from side to side                 */
+    layer_load *layers;     /* [layer_count]                                                        */
+    double embedding_bytes; /* the table; a token reads one row                                    */
+    double head_bytes;      /* all of which a token reads                                          */
+    double other_bytes;     /* in main memory whatever lies where: tables, copies of what is on the device */
+    double table_bytes;     /* n-grams in a file, of which only pages with rows that were read come into main memory */
+    bool tied;              /* the head is the embedding's table: it is counted once               */
+    bool head_on_device;    /* devices have kernels for its format                                    */
+    double row_values;      /* d: values of the vector that goes from side to side                 */
     const char *density_source; /* "counted by `hearth profile`", "measured on 8 tokens", "published" ... */
     arena memory;               /* owns all arrays and texts                                           */
 } model_load;
