@@ -133,25 +133,34 @@ static void nan_is_chosen(void **state)
     assert_int_equal(seen[0], 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5);
 }
 
-/* Opens a golden's file with another number of chosen positions. */
-static void open_choosing(stack *s, const char *name, uint32_t chosen, hearth_session_options options)
+/* Opens a session on the CPU of a model, which it takes. */
+static void open_bound(stack *s, hearth_model *model, hearth_session_options options)
 {
-    char path[600], key[80];
     hearth_error error;
-    checkpoint *c;
     hearth_placement *placement;
     hearth_runtime_options threads = {.threads = 2};
-    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
-    snprintf(key, sizeof key, "%s.attention.indexer.top_k", name);
-    stack_check(checkpoint_set_u32(c, key, chosen, &error), &error);
+    s->model = model;
     stack_check(hearth_runtime_create(&s->runtime, &threads, &error), &error);
-    stack_check(model_bind(&s->model, c, NULL, &error), &error);
     hearth_model_describe(s->model, &s->info);
     stack_check(hearth_placement_create(&placement, s->model, HEARTH_MODE_DENSE, &error), &error);
     hearth_engine_options of = {.placement = placement};
     stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &of, &error), &error);
     hearth_placement_destroy(placement);
     stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+}
+
+/* Opens a golden's file with another number of chosen positions. */
+static void open_choosing(stack *s, const char *name, uint32_t chosen, hearth_session_options options)
+{
+    char path[600], key[80];
+    hearth_error error;
+    hearth_model *model;
+    checkpoint *c;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, name, "model.gguf"), &error), &error);
+    snprintf(key, sizeof key, "%s.attention.indexer.top_k", name);
+    stack_check(checkpoint_set_u32(c, key, chosen, &error), &error);
+    stack_check(model_bind(&model, c, NULL, &error), &error);
+    open_bound(s, model, options);
 }
 
 /* However many a file says are chosen, a session takes memory for no more positions than it has. */
@@ -363,11 +372,38 @@ static void sequences(void **state)
 
 /* ------------------------------------------------------------------ sides */
 
-/* All layers on the device, and layers on both sides in turn: who sees what another layer chose may lie on the other side. */
+/* A model on a device must give what it gives alone, all its layers there, and layers on both sides in turn. */
+static void check_sides(stack *s, const char *name, const char *spec, const int32_t ids[LONG], const float *want)
+{
+    static const size_t pieces[] = {1, 7, STEP_ROWS + 1, 3, 90, 2, 5};
+    placed_shape shape = shape_of(s, HEARTH_MODE_DENSE);
+    float *logits = malloc(LONG * (size_t)s->info.vocabulary_size * sizeof *logits);
+    for (unsigned way = 0; way < 4; way++) { /* whole; the first there, the second there; in pairs */
+        placed_form forms[MOST_LAYERS];
+        uint32_t seed = 1;
+        for (uint32_t l = 0; l < shape.layers; l++)
+            forms[l] = way == 0                                      ? PLACED_DEVICE
+                       : (way == 3 ? (l + 1) / 2 : l) % 2 == way % 2 ? PLACED_SPLIT
+                                                                     : PLACED_HOST;
+        char *json = print_placed(&shape, forms, way == 0 && s->model->hyper.stream_count == 1, false, &seed);
+        open_placed(s, json, HEARTH_MODE_DENSE, false, long_session);
+        for (size_t at = 0, k = 0, n; at < LONG; at += n, k++) {
+            n = pieces[k % 7] < LONG - at ? pieces[k % 7] : LONG - at;
+            feed(s, 0, ids + at, n, logits + at * s->info.vocabulary_size);
+        }
+        double distance = relative_l2(logits, want, LONG * (size_t)s->info.vocabulary_size);
+        print_message("%-11s %-10s way %u: %.2e\n", name, spec, way, distance);
+        assert_true(distance < 1e-5);
+        close_placed(s);
+        free(json);
+    }
+    free(logits);
+}
+
+/* Who sees what another layer chose may lie on the other side. */
 static void sides(void **state)
 {
     (void)state;
-    static const size_t pieces[] = {1, 7, STEP_ROWS + 1, 3, 90, 2, 5};
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < MODELS * specs->count; i++) {
         int32_t ids[LONG];
@@ -380,31 +416,48 @@ static void sides(void **state)
         stack_close(&alone);
         hearth_runtime *runtime = open_runtime(spec, 2);
         open_placed_model(&s, runtime, golden_path(path, sizeof path, name, ""));
-        placed_shape shape = shape_of(&s, HEARTH_MODE_DENSE);
-        float *logits = malloc(LONG * (size_t)s.info.vocabulary_size * sizeof *logits);
-        for (unsigned way = 0; way < 4; way++) { /* whole; the first there, the second there; in pairs */
-            placed_form forms[MOST_LAYERS];
-            uint32_t seed = 1;
-            for (uint32_t l = 0; l < shape.layers; l++)
-                forms[l] = way == 0                                      ? PLACED_DEVICE
-                           : (way == 3 ? (l + 1) / 2 : l) % 2 == way % 2 ? PLACED_SPLIT
-                                                                         : PLACED_HOST;
-            char *json = print_placed(&shape, forms, way == 0 && s.model->hyper.stream_count == 1, false, &seed);
-            open_placed(&s, json, HEARTH_MODE_DENSE, false, long_session);
-            for (size_t at = 0, k = 0, n; at < LONG; at += n, k++) {
-                n = pieces[k % 7] < LONG - at ? pieces[k % 7] : LONG - at;
-                feed(&s, 0, ids + at, n, logits + at * s.info.vocabulary_size);
-            }
-            double distance = relative_l2(logits, want, LONG * (size_t)s.info.vocabulary_size);
-            print_message("%-11s %-10s way %u: %.2e\n", name, spec, way, distance);
-            assert_true(distance < 1e-5);
-            close_placed(&s);
-            free(json);
-        }
-        free(want), free(logits);
+        check_sides(&s, name, spec, ids, want);
+        free(want);
         hearth_model_close(s.model);
         hearth_runtime_destroy(runtime);
     }
+}
+
+/* Returns a model whose first layer with attention sees all positions, and whose second one chooses. */
+static hearth_model *bind_late_choice(void)
+{
+    static const uint32_t ratios[] = {0, 0, 0, 0, 4};
+    char path[600];
+    hearth_error error;
+    hearth_model *model;
+    checkpoint *c;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, "qwen3-8-next", "model.gguf"), &error), &error);
+    stack_check(checkpoint_set_numbers(c, "qwen4exp.attention.compress_ratios", VALUE_U32, ratios, 5, &error), &error);
+    stack_check(model_bind(&model, c, NULL, &error), &error);
+    assert_int_equal(model->layers[2].attention.chosen, 0);
+    assert_ptr_equal(model_first_attention(model), &model->layers[2].attention);
+    assert_ptr_equal(model_first_choice(model), &model->layers[4].attention);
+    return model;
+}
+
+static void later_layers_choose(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    int32_t ids[LONG];
+    stack alone;
+    long_text(ids);
+    open_bound(&alone, bind_late_choice(), long_session);
+    float *want = read_alone(&alone, ids);
+    stack_close(&alone);
+    for (size_t i = 0; i < specs->count; i++) {
+        stack s = {.runtime = open_runtime(specs->text[i], 2), .model = bind_late_choice()};
+        hearth_model_describe(s.model, &s.info);
+        check_sides(&s, "late choice", specs->text[i], ids, want);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(s.runtime);
+    }
+    free(want);
 }
 
 int main(void)
@@ -420,6 +473,7 @@ int main(void)
         cmocka_unit_test(recurrent_layers_choose_nothing),
         cmocka_unit_test(sequences),
         cmocka_unit_test(sides),
+        cmocka_unit_test(later_layers_choose),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -154,6 +154,23 @@ static bool lose_a_part(checkpoint *to, const checkpoint *from, const stored_ten
     return strstr(t->name, "ngram_embedding.shard_2.") != NULL;
 }
 
+/* What is no part of the table does not count as one. */
+static bool rename_a_part(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    char name[TENSOR_NAME_SIZE];
+    const char *at = strstr(t->name, "ngram_embedding.shard_3.weight");
+    if (!at)
+        return false;
+    stored_tensor other = *t;
+    other.name = name;
+    snprintf(name, sizeof name, "%.*s%s", (int)(at - t->name), t->name, "ngram_embedding.shard_3.bias");
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    snprintf(name, sizeof name, "%.*s%s", (int)(at - t->name), t->name, "ngram_embedding.shard_4294967299.weight");
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
 static bool lose_numbers(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
     (void)to, (void)from;
@@ -169,6 +186,7 @@ static void qwen_as_published(void **state)
     expect_same(name, qwen_alone(), leave_out_pictures);
     expect_same(name, config_of(name), other_parts);
     expect_same(name, qwen_with("eos_token_id", json_pack("[i,i]", 163, 5)), NULL);
+    expect_same(name, qwen_with("ple_layer_ids", json_pack("[i,i]", 2, 2)), NULL);
     expect_same(name,
                 qwen_with("layer_types", json_pack("[s,s,s,s,s]", "linear_attention", "linear_attention",
                                                    "indexed_attention", "linear_attention", "indexed_attention")),
@@ -189,7 +207,7 @@ static void qwen_refused(void **state)
     expect_refused(name, qwen_with("output_gate_type", NULL), "output_gate_type: silu is not supported, only sigmoid");
     expect_refused(name, qwen_with("indexer_kv_heads", json_integer(2)), "indexer_kv_heads: is 2, only 1 is supported");
     expect_refused(name, qwen_with("ple_layer_ids", json_pack("[i,i]", 1, 2)),
-                   "ple_layer_ids: is not an array of one layer");
+                   "ple_layer_ids: has more than one layer");
     expect_refused(name, qwen_with("ple_layer_ids", json_pack("[i]", 3)),
                    "ple.layers: has a layer that is not recurrent");
     expect_refused(name, qwen_with("ple_layer_ids", json_array()), "ple.ple_embedding."); /* which are there */
@@ -203,11 +221,16 @@ static void qwen_refused(void **state)
         {"ple_layer_ids", json_pack("[i]", 6), NULL, "ple_layer_ids: has a number that is no layer's"},
         {"ngram_size", json_integer(1), NULL, "ngram_size or heads_per_ngram: is too small"},
         {"heads_per_ngram", json_integer(0), NULL, "ngram_size or heads_per_ngram: is too small"},
-        {"heads_per_ngram", json_integer(3), NULL, "ngram_size or heads_per_ngram: is too small or too large"},
+        {"heads_per_ngram", json_integer(3), NULL, "ple_embed_dim: 64 is no multiple of the 6 rows of a token"},
+        {"ple_embed_dim", json_integer(63), NULL, "ple_embed_dim: 63 is no multiple of the 4 rows of a token"},
+        {"eos_token_id", json_integer(272), NULL, "ple.eos_token_id: is no token of the vocabulary"},
+        {"indexer_compress_ratio", json_integer(0), NULL, "indexer_compress_ratio: is 0"},
+        {"indexer_n_heads", json_integer(3), NULL, "indexer.q_proj.weight: has not 48 rows of queries and 16 of keys"},
         {"eos_token_id", json_array(), NULL, "eos_token_id: is no token, and n-grams end there"},
         {"indexer_budget", NULL, NULL, "indexer_budget"},
         {"hc_lowrank", json_integer(13), NULL, "input_mix_weight_down.weight: is 256 x 12, expected 256 x 13"},
-        {"seed", json_integer(1234), lose_a_part, "ngram_embedding: has another number than its parts"},
+        {"seed", json_integer(1234), lose_a_part, "ngram_embedding: a part is missing, or there twice"},
+        {"seed", json_integer(1234), rename_a_part, "ngram_embedding: a part is missing, or there twice"},
         {"seed", json_integer(1234), lose_numbers, "layer_multipliers: is missing, or no vector of I64"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

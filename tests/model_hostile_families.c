@@ -175,6 +175,8 @@ static const struct {
     {"qwen3-8-next", "qwen4exp.ple.conv_kernel", 'u', 5, HEARTH_FORMAT, "ple_conv1d.weight: is 4 x 256, expected 5"},
     {"qwen3-8-next", "qwen4exp.ple.conv_kernel", 'u', 1, HEARTH_FORMAT, "conv_kernel: is too small or too large"},
     {"qwen3-8-next", "qwen4exp.ple.eos_token_id", 'u', 1u << 31, HEARTH_FORMAT, "eos_token_id: is too small or too"},
+    {"qwen3-8-next", "qwen4exp.ple.eos_token_id", 'u', 272, HEARTH_FORMAT,
+     "eos_token_id: is no token of the vocabulary"},
     {"qwen3-8-next", "qwen4exp.ple.layers", 'b', 0, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
     {"qwen3-8-next", "qwen4exp.ple.layers", 'u', 1, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
     {"qwen3-8-next", "qwen4exp.ple.layer_multipliers", 'b', 0, HEARTH_FORMAT, "layer_multipliers: "},
@@ -274,6 +276,11 @@ static void bad_ngrams(void **state)
         const char *text;
     } arrays[] = {
         {"qwen4exp.ple.layer_multipliers", {1, 3}, 2, HEARTH_FORMAT, "layer_multipliers: has too few numbers"},
+        {"qwen4exp.ple.layer_multipliers",
+         {1, 3, (uint64_t)1 << 63},
+         3,
+         HEARTH_FORMAT,
+         "has a number that is too large"},
         {"qwen4exp.ple.head_offsets", {0, 53, 112, UINT32_MAX}, 4, HEARTH_FORMAT, "has a number that is too large"},
         {"qwen4exp.ple.head_offsets", {0, 53, 112, 200}, 4, HEARTH_FORMAT, "or there are fewer rows"},
         {"qwen4exp.ple.head_vocab_sizes", {53, 0, 61, 67}, 4, HEARTH_FORMAT, "is 0 of a head, or there are fewer rows"},

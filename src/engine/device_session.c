@@ -241,7 +241,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->mixtures = take(t, DEVICE_MEMORY, RWKV_INPUTS * stacked((uint32_t)(rows * mixing)), word, of_step);
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, of_step);
     v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, of_step);
-    bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_attention(s->engine->model));
+    bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_choice(s->engine->model));
     size_t seen = chooses ? rows * choice_words(s) : 0, scored = scored_pools(s, &most);
     v->index_query =
         take(t, DEVICE_MEMORY, chooses && heads > 0 ? rows * most.index_heads : 0, most.index_length * word, of_step);

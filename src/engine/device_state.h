@@ -231,7 +231,7 @@ static inline bool device_shares_choice(const hearth_session *s)
     for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++)
         shares |=
             layer_uses_device(&at[i]) != layer_uses_device(&at[i - s->engine->model->layers[i].attention.chosen_back]);
-    return shares && choice_matters(s, model_first_attention(s->engine->model));
+    return shares && choice_matters(s, model_first_choice(s->engine->model));
 }
 
 /* Returns the layer on the device that adds n-grams; layer_count: there is none. */

@@ -504,6 +504,14 @@ const attention_shape *model_first_attention(const hearth_model *model)
     return &model->layers[0].attention;
 }
 
+const attention_shape *model_first_choice(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].attention.chosen > 0)
+            return &model->layers[i].attention;
+    return model_first_attention(model);
+}
+
 uint32_t model_networks(const hearth_model *model)
 {
     uint32_t count = 0;

@@ -392,7 +392,7 @@ const family families[] = {
      .neighbours_share = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, qwen3_next_layer)},
     {.name = "qwen4exp", .model_type = "qwen4_exp_text", .architecture = "Qwen4ExpForCausalLM",
-     .pairing = ROPE_HALVES, .rotated_share = 0.25f, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gate_logistic = true,
+     .pairing = ROPE_HALVES, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gate_logistic = true,
      .gated_attention = true, .chooses_positions = true, .pools_positions = true, .pools_plainly = true, .wiring = WIRING_CONNECTED,
      .gated_connections = true, .ngrams = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}}, TENSORS(qwen4_exp_tensors, qwen4_exp_layer)},

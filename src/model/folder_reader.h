@@ -130,7 +130,7 @@ bool folder_leaves_to_ngrams(const folder_reader *r, const char *name);
 /* Adds the tables, when all other tensors have been added. */
 hearth_status folder_add_ngrams(folder_reader *r);
 /* Takes the rows of a rule from those of a matrix that has what makes queries and keys that score positions. */
-void folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */
 hearth_status folder_read_latent(folder_reader *r);

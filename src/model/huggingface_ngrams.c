@@ -4,8 +4,7 @@
 
 #include "../base/memory.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TABLES "ple.ple_embedding."
@@ -45,6 +44,8 @@ static hearth_status read_choice(folder_reader *r)
                  {"indexer_kv_heads", NULL, &keys}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, NULL, r->name, r->error));
+        if (*sizes[i].field == 0)
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is 0", r->name, sizes[i].config_key);
         TRY(sizes[i].key ? folder_set_size(r, sizes[i].key, *sizes[i].field) : HEARTH_OK);
     }
     a->index.plain = true;
@@ -101,9 +102,11 @@ static hearth_status read_sizes(folder_reader *r)
         TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, &found, r->name, r->error));
         TRY(sizes[i].key ? folder_set_size(r, sizes[i].key, *sizes[i].field) : HEARTH_OK);
     }
-    if (n->longest < 2 || n->longest > NGRAM_LIMIT || n->heads == 0 || n->heads > NGRAM_HEAD_LIMIT ||
-        width % ngram_heads(n) != 0)
+    if (n->longest < 2 || n->longest > NGRAM_LIMIT || n->heads == 0 || n->heads > NGRAM_HEAD_LIMIT)
         return fail(r->error, HEARTH_FORMAT, "%s: ngram_size or heads_per_ngram: is too small or too large", r->name);
+    if (width % ngram_heads(n) != 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: ple_embed_dim: %u is no multiple of the %u rows of a token", r->name,
+                    width, ngram_heads(n));
     n->row_length = width / ngram_heads(n);
     TRY(folder_set_size(r, "embedding_length_per_layer_input", n->row_length));
     TRY(read_end(r, &n->end));
@@ -119,8 +122,9 @@ hearth_status folder_read_ngrams(folder_reader *r)
     TRY(check_gate(r));
     if (!list || json_is_null(list) || (json_is_array(list) && json_array_size(list) == 0))
         return HEARTH_OK;
-    if (json_array_size(list) != 1)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not an array of one layer", r->name, name);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_equal(json_array_get(list, i), json_array_get(list, 0)))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: has more than one layer", r->name, name);
     if (layer < 1 || layer > r->hyper.layer_count)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: has a number that is no layer's, counted from 1", r->name, name);
     const int32_t number = (int32_t)layer - 1;
@@ -137,18 +141,21 @@ bool folder_leaves_to_ngrams(const folder_reader *r, const char *name)
     return r->hyper.ngrams.longest > 0 && strstr(name, TABLES) != NULL;
 }
 
-void folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
     const index_shape *index = &r->layer.attention.index;
     uint64_t queries = (uint64_t)index->head_count * index->head_length, keys = index->head_length;
     bool of_keys = rule->field == offsetof(model_layer, index_key);
-    if (!index->plain || (!of_keys && rule->field != offsetof(model_layer, index_query)) || t->rank != 2 ||
-        t->shape[1] != queries + keys)
-        return; /* binding refuses what does not fit */
+    if (!index->plain || (!of_keys && rule->field != offsetof(model_layer, index_query)))
+        return HEARTH_OK;
+    if (t->rank != 2 || t->shape[1] != queries + keys)
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: has not %llu rows of queries and %llu of keys",
+                    r->out->path, t->name, (unsigned long long)queries, (unsigned long long)keys);
     size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
     t->data = (const char *)t->data + (of_keys ? (size_t)queries * row_bytes : 0);
     t->shape[1] = of_keys ? keys : queries;
     t->size_bytes = (size_t)t->shape[1] * row_bytes;
+    return HEARTH_OK;
 }
 
 /* Returns the tensor of n-grams whose name ends so; NULL: there is none. */
@@ -174,25 +181,36 @@ static hearth_status add_numbers(folder_reader *r, const char *ending, const cha
     return checkpoint_set_numbers(r->out, key, VALUE_U64, t->data, (size_t)t->shape[0], r->error);
 }
 
-/* Returns the number of parts of the table, whose places are filled in where parts is given [count]. Returns 0, and says why, where
- * they are no table. *rows: of all of them. */
-static size_t list_parts(const folder_reader *r, const stored_tensor **parts, size_t count, const char **why)
+/* Returns whether a name is of a part of the table, and of which: the only one has no number. */
+static bool is_part(const char *name, size_t *number)
 {
-    size_t found = 0;
+    static const char before[] = TABLES "ngram_embedding.", part[] = "shard_", behind[] = "weight";
+    const char *at = strstr(name, before);
+    char *end;
+    *number = 0;
+    if (!at)
+        return false;
+    at += sizeof before - 1;
+    if (strcmp(at, behind) == 0)
+        return true;
+    if (strncmp(at, part, sizeof part - 1) != 0 || at[sizeof part - 1] < '0' || at[sizeof part - 1] > '9')
+        return false;
+    *number = strtoul(at + sizeof part - 1, &end, 10); /* ULONG_MAX, if it is larger */
+    return *end == '.' && strcmp(end + 1, behind) == 0;
+}
+
+/* Returns how many parts the table has, whose places are filled in where `parts` [count] is given; 0: one has a number that is
+ * another one's, or too large. */
+static size_t list_parts(const folder_reader *r, const stored_tensor **parts, size_t count)
+{
+    size_t found = 0, number;
     for (size_t i = 0; i < r->folder->tensor_count; i++) {
         const stored_tensor *t = &r->folder->tensors[i];
-        const char *at = strstr(t->name, TABLES "ngram_embedding.");
-        uint32_t number = 0;
-        if (!at)
-            continue;
-        if (strcmp(at, TABLES "ngram_embedding.weight") != 0 &&
-            sscanf(at, TABLES "ngram_embedding.shard_%" SCNu32 ".weight", &number) != 1)
+        if (!is_part(t->name, &number))
             continue;
         found++;
-        if (parts && (number >= count || parts[number])) {
-            *why = "has another number than its parts";
+        if (parts && (number >= count || parts[number]))
             return 0;
-        }
         if (parts)
             parts[number] = t;
     }
@@ -226,18 +244,21 @@ static hearth_status join_parts(folder_reader *r, const stored_tensor *const *pa
 
 hearth_status folder_add_ngrams(folder_reader *r)
 {
-    const char *why = "is missing";
-    size_t count = list_parts(r, NULL, 0, &why);
+    size_t count = list_parts(r, NULL, 0);
     TRY(add_numbers(r, "layer_multipliers", "ple.layer_multipliers"));
     TRY(add_numbers(r, "ngram_heads_offsets", "ple.head_offsets"));
     TRY(add_numbers(r, "ngram_heads_vocab_sizes", "ple.head_vocab_sizes"));
     const stored_tensor **parts = mem_new_array(count + 1, sizeof *parts);
     if (!parts)
         return fail_memory(r->error, TABLES, count * sizeof *parts);
-    hearth_status status =
-        count > 0 && list_parts(r, parts, count, &why) == count
-            ? join_parts(r, parts, count)
-            : fail(r->error, HEARTH_FORMAT, "%s: tensor %sngram_embedding: %s", r->out->path, TABLES, why);
+    hearth_status status;
+    if (count == 0)
+        status = fail(r->error, HEARTH_FORMAT, "%s: tensor %sngram_embedding: is missing", r->out->path, TABLES);
+    else if (list_parts(r, parts, count) < count)
+        status = fail(r->error, HEARTH_FORMAT, "%s: tensor %sngram_embedding: a part is missing, or there twice",
+                      r->out->path, TABLES);
+    else
+        status = join_parts(r, parts, count);
     mem_free(parts);
     return status;
 }

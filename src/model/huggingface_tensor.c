@@ -196,7 +196,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         return HEARTH_OK;
     TRY(folder_divide_heads(r, rule, t));
     TRY(folder_divide_keys(r, rule, t));
-    folder_divide_scorer(r, rule, t);
+    TRY(folder_divide_scorer(r, rule, t));
     if (rule->rotary != DIMENSION_NONE)
         t->rotary_heads = rotary_heads(r, rule, layer);
     if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {

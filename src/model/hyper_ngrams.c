@@ -37,6 +37,8 @@ static hearth_status read_sizes(const hyper_reader *r, ngram_shape *n)
         if (*sizes[i].field < sizes[i].least || *sizes[i].field > sizes[i].most)
             return hyper_fail(r, HEARTH_FORMAT, sizes[i].name, "is too small or too large");
     }
+    if (n->end >= r->hyper->vocabulary_size)
+        return hyper_fail(r, HEARTH_FORMAT, "ple.eos_token_id", "is no token of the vocabulary");
     if (ngram_heads(n) > NGRAM_HEAD_LIMIT)
         return hyper_fail(r, HEARTH_UNSUPPORTED, sizes[1].name, "makes more than 64 rows of a token");
     if ((uint64_t)ngram_heads(n) * n->row_length != r->hyper->embedding_length)
@@ -55,7 +57,8 @@ static hearth_status read_heads(const hyper_reader *r, ngram_shape *n)
         return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: is missing, or no matrix", r->source->path,
                     PER_LAYER_TOKENS);
     uint64_t rows = stored_tensor_rows(t);
-    TRY(read_numbers(r, "ple.layer_multipliers", n->longest, UINT64_MAX, n->multipliers));
+    /* a product with a token stays below 2^63, as where the numbers are made */
+    TRY(read_numbers(r, "ple.layer_multipliers", n->longest, INT64_MAX / r->hyper->vocabulary_size, n->multipliers));
     TRY(read_numbers(r, first_key, heads, UINT32_MAX, n->first));
     TRY(read_numbers(r, rows_key, heads, UINT32_MAX, n->rows));
     for (size_t i = 0; i < heads; i++)

@@ -117,6 +117,8 @@ layer_sizes model_largest(const hearth_model *model);
 
 /* Returns the shape of the first layer with attention; all zero where none has. */
 const attention_shape *model_first_attention(const hearth_model *model);
+/* Returns that of the first layer whose tokens see chosen positions; of the first one with attention where there is none. */
+const attention_shape *model_first_choice(const hearth_model *model);
 
 /* Return how many layers have a feed-forward network, and the number of the first one; 0 where none has. */
 uint32_t model_networks(const hearth_model *model);
