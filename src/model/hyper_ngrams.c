@@ -58,7 +58,8 @@ static hearth_status read_heads(const hyper_reader *r, ngram_shape *n)
                     PER_LAYER_TOKENS);
     uint64_t rows = stored_tensor_rows(t);
     /* a product with a token stays below 2^63, as where the numbers are made */
-    TRY(read_numbers(r, "ple.layer_multipliers", n->longest, INT64_MAX / r->hyper->vocabulary_size, n->multipliers));
+    TRY(read_numbers(r, "ple.layer_multipliers", n->longest, (uint64_t)INT64_MAX / r->hyper->vocabulary_size,
+                     n->multipliers));
     TRY(read_numbers(r, first_key, heads, UINT32_MAX, n->first));
     TRY(read_numbers(r, rows_key, heads, UINT32_MAX, n->rows));
     for (size_t i = 0; i < heads; i++)
