@@ -43,7 +43,7 @@ static void add_curve(drawing *d, size_t panel, const ways_picture *p, size_t wa
 {
     size_t count = p->ways[way].count, known = 0;
     for (size_t i = 0; i < count; i++)
-        known += isfinite(d->points[panel][way][i].y);
+        known += isfinite(d->points[panel][way][i].y) ? 1 : 0;
     if (known > 0)
         d->series[panel][d->series_count[panel]++] =
             (chart_series){p->ways[way].name, CHART_MARKED, (unsigned)way, d->points[panel][way], count};
