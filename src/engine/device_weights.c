@@ -225,19 +225,23 @@ static hearth_status upload_recurrent(loader *l, device_layer *to, uint32_t laye
     return HEARTH_OK;
 }
 
+/* Uploads the gates of one block; what: names them in errors. */
+static hearth_status upload_block_gates(loader *l, device_gates *to, const gated_connection *from, uint32_t layer,
+                                        const char *what)
+{
+    TRY(upload_floats(l, &to->norm, from->norm, NULL, from->down.columns, what));
+    TRY(upload_whole(l, &to->down, &from->down, layer, what));
+    TRY(upload_whole(l, &to->up, &from->up, layer, what));
+    return upload_whole(l, &to->inject, &from->inject, layer, what);
+}
+
 /* Uploads the gates that connect a layer's blocks with the streams, and what adds n-grams to these. */
 static hearth_status upload_gates(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     uint32_t all = l->model->hyper.stream_count * l->model->hyper.embedding_length;
-    TRY(upload_floats(l, &to->mixer_gates.norm, from->mixer_gates.norm, NULL, all, "hc_attn_norm"));
-    TRY(upload_whole(l, &to->mixer_gates.down, &from->mixer_gates.down, layer, "hc_attn_down"));
-    TRY(upload_whole(l, &to->mixer_gates.up, &from->mixer_gates.up, layer, "hc_attn_up"));
-    TRY(upload_whole(l, &to->mixer_gates.inject, &from->mixer_gates.inject, layer, "hc_attn_inject"));
-    TRY(upload_floats(l, &to->network_gates.norm, from->network_gates.norm, NULL, all, "hc_ffn_norm"));
-    TRY(upload_whole(l, &to->network_gates.down, &from->network_gates.down, layer, "hc_ffn_down"));
-    TRY(upload_whole(l, &to->network_gates.up, &from->network_gates.up, layer, "hc_ffn_up"));
-    TRY(upload_whole(l, &to->network_gates.inject, &from->network_gates.inject, layer, "hc_ffn_inject"));
+    TRY(upload_block_gates(l, &to->mixer_gates, &from->mixer_gates, layer, "gates of hc_attn"));
+    TRY(upload_block_gates(l, &to->network_gates, &from->network_gates, layer, "gates of hc_ffn"));
     if (!from->ngrams)
         return HEARTH_OK;
     TRY(upload_floats(l, &to->ngram.stream_norm, from->ngram.stream_norm, NULL, all, "ple_norm_query"));

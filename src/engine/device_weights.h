@@ -49,6 +49,12 @@ typedef struct mixer_input {
 /* Lists those of a layer. */
 void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS]);
 
+/* As in gated_connection. */
+typedef struct device_gates {
+    device_buffer *norm;
+    device_matrix down, up, inject;
+} device_gates;
+
 /* A layer of which at least the mixer is on the device. Vectors are float32; names as in model_layer. */
 typedef struct device_layer {
     device_norm attention_norm, ffn_norm, attention_post_norm, ffn_post_norm; /* [d]                */
@@ -64,10 +70,7 @@ typedef struct device_layer {
         device_matrix weights;
         device_buffer *base, *scale;
     } mixer_connection, network_connection; /* as in stream_connection */
-    struct {
-        device_buffer *norm;
-        device_matrix down, up, inject;
-    } mixer_gates, network_gates; /* as in gated_connection */
+    device_gates mixer_gates, network_gates;
     struct {
         device_buffer *stream_norm, *convolved_norm, *convolution;
     } ngram; /* as in ngram_weights, whose matrices the CPU multiplies with */
