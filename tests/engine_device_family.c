@@ -15,15 +15,13 @@
 /* README.md of the goldens: float32 throughout. */
 static const double bound = 1e-5;
 
-static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
-
 /* Reads the text in feeds of `piece` tokens and returns the distance from the golden. */
 static double read_in(stack *s, const golden *g, size_t piece)
 {
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
     for (size_t at = 0; at < g->total; at += piece)
-        stack_feed(s, 0, g->ids + at, piece, logits + at * g->vocabulary);
+        stack_feed(s, 0, g->ids + at, g->total - at < piece ? g->total - at : piece, logits + at * g->vocabulary);
     double distance = relative_l2(logits, g->logits, g->total * g->vocabulary);
     free(logits);
     return distance;
@@ -46,8 +44,8 @@ static char *partial_placement(const stack *s, hearth_mode mode, uint32_t layers
 static void check_placement(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode,
                             const char *what, const char *json)
 {
-    open_placed(s, json, mode, false, all_rows);
-    double whole = read_in(s, g, 40), single = read_in(s, g, 1);
+    open_placed(s, json, mode, false, golden_session(g));
+    double whole = read_in(s, g, g->total), single = read_in(s, g, 1);
     print_message("%-13s %-9s %-6s %-7s %.2e %.2e\n", name, spec, hearth_mode_name(mode), what, whole, single);
     if (!(whole <= bound && single <= bound))
         fail_msg("%s on %s: expected at most %.0e under %s", name, spec, bound, json);
@@ -195,7 +193,7 @@ static void keys_may_be_values(void **state)
         open_golden_on(&g, &s, "gemma4-e", specs->text[i]);
         for (uint32_t layer = 0; layer < s.info.layer_count; layer++)
             s.model->layers[layer].v = (matrix){0};
-        open_placed(&s, NULL, HEARTH_MODE_DENSE, false, all_rows);
+        open_placed(&s, NULL, HEARTH_MODE_DENSE, false, golden_session(&g));
         assert_true(read_in(&s, &g, g.total) > 0.01); /* another model than the golden's */
         assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
         stack_feed(&s, 0, g.ids, g.total, g.logits); /* the reference from here on */
@@ -273,7 +271,7 @@ static const struct stock_case {
 static float *stock_logits(stack *s, const golden *g, char *json, bool plain, bool *keeps)
 {
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
-    open_placed(s, json, HEARTH_MODE_DENSE, plain, all_rows);
+    open_placed(s, json, HEARTH_MODE_DENSE, plain, golden_session(g));
     *keeps = hearth_engine_own_bytes(s->engine) == 0;
     stack_feed(s, 0, g->ids, g->prompt, logits);
     for (size_t i = g->prompt; i < g->total; i++)

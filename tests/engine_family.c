@@ -10,8 +10,6 @@
 /* README.md of the goldens: float32 throughout. */
 static const double bound = 1e-5;
 
-static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
-
 /* Reads the text in feeds of these sizes, the last of which repeats, and returns the distance from the golden. */
 static double read_in(stack *s, const golden *g, const size_t *sizes, size_t size_count, float *logits)
 {
@@ -26,10 +24,10 @@ static double read_in(stack *s, const golden *g, const size_t *sizes, size_t siz
 
 static void check_file(const char *name, const char *path, const golden *g, const char *level, unsigned threads)
 {
-    static const size_t whole[] = {40}, single[] = {1}, pieces[] = {3, 1, 7, 2, 11, 5};
+    static const size_t whole[] = {GOLDEN_MOST}, single[] = {1}, pieces[] = {3, 1, 7, 2, 11, 5};
     stack s;
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
-    stack_open_at(&s, level, path, threads, HEARTH_ACTIVATIONS_AUTO, all_rows);
+    stack_open_at(&s, level, path, threads, HEARTH_ACTIVATIONS_AUTO, golden_session(g));
     assert_int_equal(s.info.vocabulary_size, g->vocabulary);
     double distances[] = {read_in(&s, g, whole, 1, logits), read_in(&s, g, single, 1, logits),
                           read_in(&s, g, pieces, 6, logits)};
@@ -68,7 +66,7 @@ static void all_families(void **state)
 static float *read_within(stack *s, const golden *g, uint32_t context)
 {
     hearth_error error;
-    hearth_session_options options = all_rows;
+    hearth_session_options options = golden_session(g);
     options.context = context;
     hearth_session_destroy(s->session);
     stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
@@ -91,7 +89,7 @@ static void long_contexts(void **state)
     const char *const paths[] = {g.folder, path};
     for (size_t p = 0; p < 2; p++) {
         stack s;
-        stack_open_at(&s, NULL, paths[p], 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
+        stack_open_at(&s, NULL, paths[p], 2, HEARTH_ACTIVATIONS_AUTO, golden_session(&g));
         rotary *r = &s.model->rotaries[0];
         assert_int_equal(r->pairs, 9);
         assert_int_equal(r->long_from, 256);

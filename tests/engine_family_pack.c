@@ -49,7 +49,7 @@ static float *read_as(const char *path, const char *activation, const golden *g,
     stack_check(hearth_runtime_create(&s.runtime, &(hearth_runtime_options){.threads = 2}, &error), &error);
     stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
     hearth_model_describe(s.model, &s.info);
-    stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_DENSE, .plain = true});
+    stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_DENSE, .plain = true, .context = golden_session(g).context});
     stack_read(&s, g->ids, g->total, one_by_one, logits);
     stack_close(&s);
     return logits;

@@ -58,6 +58,8 @@ static double run(const subject *s, const column *c, hearth_mode mode, hearth_mo
     hearth_session_options rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
     stack k = {.runtime = runtime, .model = model};
     double distance = -1;
+    if (s->count > rows.context)
+        rows.context = rows.output_rows = (uint32_t)s->count;
     hearth_model_describe(model, &k.info);
     hearth_status status = hearth_placement_create(&placement, model, mode, NULL);
     if (status == HEARTH_OK && c->on_device)
@@ -204,7 +206,7 @@ static void print_powerinfer(FILE *out, const char *family)
     assert_int_equal(json_parse_file(&root, path, NULL), HEARTH_OK);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char file[64], name[32];
-        int32_t ids[64];
+        int32_t ids[GOLDEN_MOST];
         snprintf(file, sizeof file, "%s.gguf", types[i]);
         const json_t *found = NULL;
         for (size_t k = 0; k < json_array_size(root); k++)

@@ -769,6 +769,48 @@ static void blocks_of_4_bits(void **state)
     golden_expect_of(m, "gpt-oss-mxfp4");
 }
 
+/* Leaves experts of DeepSeek V4 without their scales, or with fewer of them. */
+static bool lose_powers(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strcmp(t->name, "layers.1.ffn.experts.2.w1.scale") == 0;
+}
+
+static bool cut_powers(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    stored_tensor fewer = *t;
+    (void)from;
+    if (strcmp(t->name, "layers.1.ffn.experts.2.w1.scale") != 0)
+        return false;
+    fewer.shape[1] /= 2;
+    fewer.size_bytes /= 2;
+    assert_int_equal(checkpoint_add_tensor(to, &fewer, NULL), HEARTH_OK);
+    return true;
+}
+
+/* DeepSeek V4, of which nothing is rounded either: experts of 4 bits, and 8-bit floats, with powers of two as scales. */
+static void powers_of_two(void **state)
+{
+    (void)state;
+    static const char name[] = "deepseek4-fp4";
+    replace_tensor *const broken[] = {lose_powers, cut_powers};
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of(name);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(open_as(&m, name, config, broken[i], &error), HEARTH_FORMAT);
+        assert_non_null(strstr(error.text, "experts.2.w1.weight: has no scale of one byte for each 16"));
+    }
+    stack_check(open_as(&m, name, config, NULL, &error), &error);
+    json_decref(config);
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        assert_int_equal(m->layers[i].gate.format, FORMAT_MXFP4);
+        assert_int_equal(m->layers[i].down.format, FORMAT_MXFP4);
+        assert_int_equal(m->layers[i].q.format, FORMAT_F32);
+    }
+    golden_expect_of(m, name);
+}
+
 /* Gives every row of a matrix of 8-bit floats a scale, under the name that compressed-tensors has. */
 static bool scale_rows(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -813,7 +855,7 @@ static void floats_of_8_bits(void **state)
 {
     (void)state;
     json_t *config = config_of("llama-fp8"), *settings = json_object_get(config, "quantization_config");
-    expect_broken(config, lose_scale, "up_proj.weight: has no weight_scale_inv or weight_scale of floats");
+    expect_broken(config, lose_scale, "up_proj.weight: has no weight_scale_inv, weight_scale or scale of floats");
     json_object_set_new(settings, "weight_block_size", json_pack("[i, i]", 0, 128));
     expect_broken(config, NULL, "weight_block_size: is not two sizes");
     json_object_set_new(config, "quantization_config",
@@ -853,6 +895,7 @@ int main(void)
                                        cmocka_unit_test(granite_windows),
                                        cmocka_unit_test(exaone_as_saved),
                                        cmocka_unit_test(blocks_of_4_bits),
+                                       cmocka_unit_test(powers_of_two),
                                        cmocka_unit_test(floats_of_8_bits)};
     return run_group(tests, NULL, NULL);
 }

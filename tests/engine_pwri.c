@@ -15,7 +15,7 @@ static const struct {
 typedef struct pwri_case {
     const char *family, *type;
     char model[600];
-    int32_t ids[64];
+    int32_t ids[GOLDEN_MOST];
     uint32_t vocabulary, f;
 } pwri_case;
 

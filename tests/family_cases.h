@@ -98,6 +98,8 @@ static const char *const family_cases[] = {"bamboo",
                                            "deepseek3-fp8",
                                            "deepseek32",
                                            "glm-dsa",
+                                           "deepseek4",
+                                           "deepseek4-whole",
                                            "granite-swa",
                                            "granite-swa-moe",
                                            "internlm3"};

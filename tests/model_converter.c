@@ -24,7 +24,10 @@ static bool is_computed(const char *name)
 static float *values_of(const stored_tensor *t, size_t count)
 {
     float *values = malloc(count * sizeof *values);
-    number_formats[t->format].decode(t->data, values, count);
+    if (t->format != FORMAT_I32)
+        number_formats[t->format].decode(t->data, values, count);
+    for (size_t i = 0; t->format == FORMAT_I32 && i < count; i++)
+        values[i] = (float)((const int32_t *)t->data)[i];
     return values;
 }
 

@@ -432,7 +432,7 @@ static const struct {
     {DOWN_T | ORDER, {{"blk.0.ffn_order", NOTHING}}, "blk.1.ffn_order: is there, and layer 0 has none"},
     {DOWN_T | ORDER,
      {{"blk.0.ffn_order", VECTOR(TINY_F)}},
-     "blk.0.ffn_order: is f32, the numbers of neurons must be i32"},
+     "blk.0.ffn_order: is f32, numbers of neurons or experts must be i32"},
     {DOWN_T | ORDER, {{"blk.0.ffn_order", 1, FORMAT_I32, TINY_D, 1, NULL}}, "blk.0.ffn_order: is 16, expected 24"},
     {DOWN_T | ORDER,
      {{"blk.1.ffn_order", 1, FORMAT_I32, TINY_F, 1, twice}},

@@ -15,6 +15,7 @@ typedef struct setup {
     bool permissive;   /* predictors let everything through                    */
     bool mute;         /* predictors let nothing through                       */
     float pruned_at;   /* threshold of mode pruned                             */
+    uint32_t context;  /* 0: 64                                                */
 } setup;
 
 /* Names of the levels that this CPU has, from scalar up; NULL behind the last. */
@@ -38,7 +39,9 @@ static inline void stack_open_engine(stack *s, const setup *o)
         hearth_placement_set_threshold(placement, o->pruned_at);
     hearth_engine_options engine = {.placement = placement,
                                     .activations = o->plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
-    hearth_session_options session = {.context = 64, .output_rows = 64, .kv = o->plain ? HEARTH_KV_F32 : HEARTH_KV_F16};
+    uint32_t context = o->context ? o->context : 64;
+    hearth_session_options session = {
+        .context = context, .output_rows = context, .kv = o->plain ? HEARTH_KV_F32 : HEARTH_KV_F16};
     stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &engine, &error), &error);
     hearth_placement_destroy(placement);
     stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);

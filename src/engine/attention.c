@@ -9,6 +9,7 @@
 #include "inputs_internal.h"
 #include "latent.h"
 #include "products.h"
+#include "summaries.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct attention_job {
     const model_layer *l;
     uint32_t layer;
     uint32_t cached; /* index of the layer in the cache                      */
-    bool chosen;     /* the one row sees what was brought together (choice_gather) */
+    size_t gathered; /* the one row sees so many keys, which were brought together; 0: those of the cache */
 } attention_job;
 
 /* Norms queries or keys of one row, each head alone or all together. */
@@ -66,7 +67,7 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
         if (layer_gates_in_query(job->l))
             take_queries(a, b->gated_query + 2 * i * query_width(a), query);
-        if (a->norm_plain)
+        if (a->norm_plain || a->norm_queries)
             norm_plain(job, a->head_count, query);
         else if (!a->norm_turned)
             norm_heads(job, &job->l->query_norm, a->head_count, query);
@@ -141,7 +142,13 @@ static size_t chunk_begin(const attention_shape *a, size_t position)
     return a->chunked && a->window > 0 ? position / a->window * a->window : 0;
 }
 
-/* Cuts the rows of a batch into pieces, but those that see chosen positions. */
+/* Returns whether the keys that a row sees are brought together: it sees chosen positions, or summaries. */
+static bool gathers(const attention_shape *a, uint32_t position)
+{
+    return choice_limits(a, position) || summaries_seen(a, position) > 0;
+}
+
+/* Cuts the rows of a batch into pieces, but those whose keys are brought together. */
 static void cut_rows(const attention_job *job, size_t count)
 {
     scratch *b = &job->s->scratch;
@@ -150,8 +157,8 @@ static void cut_rows(const attention_job *job, size_t count)
     b->piece_count = 0;
     for (size_t i = 1; i <= count; i++)
         if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1 ||
-            choice_limits(a, b->position[i]) || (a->chunked && chunk_begin(a, b->position[i]) == b->position[i])) {
-            if (!choice_limits(a, b->position[first]))
+            gathers(a, b->position[i]) || (a->chunked && chunk_begin(a, b->position[i]) == b->position[i])) {
+            if (!gathers(a, b->position[first]))
                 add_pieces(b, first, i - first, most);
             first = i;
         }
@@ -166,15 +173,15 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     size_t position = s->scratch.position[row], seen = position + 1;
     size_t first = a->chunked ? chunk_begin(a, position) : a->window && seen > a->window ? seen - a->window : 0;
     uint32_t of = (uint32_t)(query / group_of(a));
-    attend_cache cache = job->chosen ? choice_gathered(s, job->layer, of)
-                                     : kv_head(&s->cache, job->cached, s->scratch.sequence[row], of);
+    attend_cache cache = job->gathered ? choice_gathered(s, job->layer, of)
+                                       : kv_head(&s->cache, job->cached, s->scratch.sequence[row], of);
     size_t head = row * a->head_count + query;
     const float *queries = s->scratch.query + head * a->head_length;
     float *out = s->scratch.mixed + head * read_length(a);
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-    if (job->chosen) {
+    if (job->gathered) {
         first = 0;
-        seen = choice_count(a, (uint32_t)position);
+        seen = job->gathered;
     }
     attend(queries, heads, &cache, first, seen - first, &scoring, scores, out);
 }
@@ -208,7 +215,7 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     const attention_shape *a = &job->l->attention;
     uint32_t group = group_of(a), parts = group_items(a), together = heads_together(a);
     size_t rows = group < ITEM_QUERIES ? group : ITEM_QUERIES;
-    float *scores = s->scratch.scores + worker * rows * s->context;
+    float *scores = s->scratch.scores + worker * rows * s->scratch.score_count;
     for (size_t item = begin; item < end; item++) {
         row_piece piece = s->scratch.pieces[item / parts / a->kv_head_count];
         uint32_t step = piece.count > 1 ? together : ITEM_QUERIES, from = (uint32_t)(item % parts) * step;
@@ -233,10 +240,10 @@ static void attend_all(attention_job job, size_t count)
     cut_rows(&job, count);
     pool_run(threads, b->piece_count * items, 1, attend_heads, &job);
     for (size_t i = 0; i < count; i++) {
-        if (!choice_limits(a, b->position[i]))
+        if (!gathers(a, b->position[i]))
             continue;
-        choice_gather(job.s, job.layer, i);
-        job.chosen = true;
+        job.gathered =
+            a->summary.together > 0 ? summaries_gather(job.s, job.layer, i) : choice_gather(job.s, job.layer, i);
         b->pieces[0] = (row_piece){(uint32_t)i, 1};
         pool_run(threads, items, 1, attend_heads, &job);
     }
@@ -273,13 +280,26 @@ static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
+/* Items are rows. Turns what the heads have read by the opposite angles: keys, which were turned, are values there. */
+static void turn_back(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const attention_job *job = context;
+    const attention_shape *a = &job->l->attention;
+    for (size_t i = begin; i < end; i++)
+        forward_turn(job->s, a->back_rotary, a->head_count, a->head_length, i,
+                     job->s->scratch.mixed + i * read_width(a));
+}
+
 /* Multiplies scratch.normed with the matrices of queries, keys and values. */
-static void project(const hearth_session *s, const model_layer *l, size_t count)
+static void project(hearth_session *s, const model_layer *l, size_t count)
 {
     const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
     product each[4] = {{&l->q, layer_gates_in_query(l) ? b->gated_query : b->query}};
     size_t products = 1;
+    if (a->query_rank > 0)
+        each[0] = (product){&l->query_in, b->query_in};
     if (l->attention_gate.data)
         each[products++] = (product){&l->attention_gate, b->gated_query};
     if (a->keys_back == 0)
@@ -287,7 +307,9 @@ static void project(const hearth_session *s, const model_layer *l, size_t count)
     if (a->keys_back == 0 && l->v.data)
         each[products++] = (product){&l->v, b->value};
     multiply(s, b->normed, count, each, products);
-    if (a->keys_back == 0 && !l->v.data)
+    if (a->query_rank > 0)
+        latent_queries(s, l, count, b->query);
+    if (a->keys_back == 0 && !l->v.data && !a->one_key)
         memcpy(b->value, b->key, count * value_width(a) * sizeof *b->value);
     forward_add_bias(s, l->q_bias, query_width(a), count, b->query);
     forward_add_bias(s, l->k_bias, key_width(a), count, b->key);
@@ -300,8 +322,8 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
-    attention_job job = {s, l, layer, s->engine->layers[layer].cache_index, false};
-    const float *result = a->compressed > 0 ? b->result : b->mixed;
+    attention_job job = {s, l, layer, s->engine->layers[layer].cache_index, 0};
+    const float *result = a->compressed > 0 || a->output_groups > 0 ? b->result : b->mixed;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
     if (a->compressed > 0)
@@ -309,12 +331,18 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     else
         project(s, l, count);
     pool_run(threads, count, 1, place_rows, &job);
+    if (a->summary.together > 0)
+        summaries_make(s, layer, count);
     choice_make(s, layer, count);
     attend_all(job, count);
+    if (a->back_rotary)
+        pool_run(threads, count, 1, turn_back, &job);
     if (a->gate_length > 0 || a->value_scale != 1)
         pool_run(threads, count, 1, scale_rows, &job);
     if (a->compressed > 0)
         latent_results(s, layer, count);
+    if (a->output_groups > 0)
+        latent_groups(s, layer, count);
     forward_norm(s, &l->attention_inner_norm, read_width(a), count, b->mixed, b->mixed);
     inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, result, count);
     multiply(s, result, count, &(product){&l->attention_output, out}, 1);

@@ -153,19 +153,21 @@ static size_t scored_pieces(const hearth_session *s, const attention_shape *a)
     return (s->context / a->pool + SCORED_POOLS - 1) / SCORED_POOLS;
 }
 
-/* Scores pools from the first one of a page on, page by page: there their keys are so many rows apart. */
-static void score_pools(kernel_score *score, score_run run, size_t together)
+/* Scores pools from the first one of a page on, page by page: there their keys are so many rows apart, or follow one another where
+ * they are summaries. */
+static void score_pools(kernel_score *score, score_run run, size_t together, bool summaries)
 {
     static const uint32_t only = 0;
     const attend_cache cache = run.cache;
-    size_t page = KV_PAGE / together, end = run.first + run.count;
+    size_t page = KV_PAGE / together, end = run.first + run.count, last = summaries ? 0 : together - 1;
     run.cache.pages = &only;
-    run.cache.key.row_bytes *= together;
-    run.apart = true;
+    run.cache.key.row_bytes *= summaries ? 1 : together;
+    run.apart = !summaries;
     for (size_t first = run.first; first < end; first += page, run.scores += page) {
+        const char *of_page = attend_at(&cache, &cache.key, first * together);
         run.first = 0;
         run.count = end - first < page ? end - first : page;
-        run.cache.key.data = attend_at(&cache, &cache.key, first * together + together - 1);
+        run.cache.key.data = of_page + last * cache.key.row_bytes;
         score(&run);
     }
 }
@@ -193,7 +195,7 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
                          .count = left < SCORED_POOLS ? left : SCORED_POOLS,
                          .scores = b->choice.scores + item / pieces * (s->context / a->pool) + first};
         if (a->pool > 1)
-            score_pools(score, run, a->pool);
+            score_pools(score, run, a->pool, a->summary.together > 0);
         else
             score(&run);
     }
@@ -268,7 +270,7 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
         if (!choice_limits(a, b->position[row]))
             continue;
         choose_positions(b->choice.scores + i * (s->context / a->pool), seen / a->pool, a->chosen / a->pool, bits);
-        if (a->pool > 1)
+        if (a->pool > 1 && a->summary.together == 0)
             choice_spread(bits, seen / a->pool, a->pool, seen);
     }
 }
@@ -279,22 +281,26 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
     const model_layer *l = &s->engine->model->layers[layer];
     pool *threads = s->engine->runtime->threads;
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].index_cache};
-    bool limited = false;
+    bool limited = false, keys = l->attention.summary.together == 0; /* those of summaries are there */
     if (l->attention.index.head_count == 0)
         return;
     for (size_t i = 0; i < count; i++)
         limited |= choice_limits(&l->attention, b->position[i]);
-    product of_input[4] = {{&l->index_key, b->choice.key}};
-    size_t products = 1;
-    if (l->index_gate.data)
+    product of_input[4];
+    size_t products = 0;
+    if (keys)
+        of_input[products++] = (product){&l->index_key, b->choice.key};
+    if (keys && l->index_gate.data)
         of_input[products++] = (product){&l->index_gate, b->choice.gate};
     if (limited && l->index_weight.data)
         of_input[products++] = (product){&l->index_weight, b->choice.weight};
     if (limited && l->attention.index.plain)
         of_input[products++] = (product){&l->index_query, b->choice.query};
-    multiply(s, b->normed, count, of_input, products);
-    pool_run(threads, count, 1, place_keys, &c);
-    if (l->attention.pool > 1)
+    if (products > 0)
+        multiply(s, b->normed, count, of_input, products);
+    if (keys)
+        pool_run(threads, count, 1, place_keys, &c);
+    if (keys && l->attention.pool > 1)
         pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;
@@ -357,13 +363,20 @@ static void gather_keys(void *context, size_t begin, size_t end, unsigned worker
     }
 }
 
-void choice_gather(hearth_session *s, uint32_t layer, size_t row)
+void choice_list(hearth_session *s, size_t row, size_t n, size_t most)
+{
+    const choice_buffers *b = &s->scratch.choice;
+    list_positions(b->seen + row * choice_words(s), (n + 31) / 32, most,
+                   b->list); /* behind there may be bits of earlier batches */
+}
+
+size_t choice_gather(hearth_session *s, uint32_t layer, size_t row)
 {
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
-    size_t words = ((size_t)b->position[row] + 32) / 32; /* after its page there may be bits of earlier batches */
     size_t count = choice_count(&l->attention, b->position[row]);
-    list_positions(b->choice.seen + row * choice_words(s), words, count, b->choice.list);
+    choice_list(s, row, (size_t)b->position[row] + 1, count);
     pool_run(s->engine->runtime->threads, count, 64, gather_keys, &c);
+    return count;
 }

@@ -36,9 +36,11 @@ static inline uint32_t choice_count(const attention_shape *a, uint32_t position)
     return a->chosen + (position + 1) % a->pool;
 }
 
-/* Brings the keys and values together that a limited row sees, in the order of their positions. */
-void choice_gather(hearth_session *s, uint32_t layer, size_t row);
-/* Returns those of a head as a cache of choice_count positions, until the next row's are brought together. */
+/* Lists in scratch.choice.list what a limited row sees of n positions or summaries, at most `most`. */
+void choice_list(hearth_session *s, size_t row, size_t n, size_t most);
+/* Brings the keys and values together that a limited row sees, in the order of their positions. Returns how many. */
+size_t choice_gather(hearth_session *s, uint32_t layer, size_t row);
+/* Returns those of a head as a cache of so many positions, until the next row's are brought together. */
 attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t head);
 
 /* Sets the bits of the k largest of n scores (float_place), of equal ones the first; the others become 0, up to the end of a page.

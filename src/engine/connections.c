@@ -81,16 +81,22 @@ static void balance(const hyperparameters *h, float *mix)
     }
 }
 
+/* Returns what the products with the streams of a row are multiplied with, as these were not normed. */
+static float norm_factor(const hyperparameters *h, const float *streams)
+{
+    size_t values = (size_t)h->stream_count * h->embedding_length;
+    double squares = 0;
+    for (size_t i = 0; i < values; i++)
+        squares += (double)streams[i] * (double)streams[i];
+    return (float)(1 / sqrt(squares / (double)values + (double)h->norm_epsilon));
+}
+
 /* Makes the weights of a row of the products m [M] with its streams. */
 static void weigh(const connecting *job, const float *streams, float *m)
 {
     const hyperparameters *h = &job->s->engine->model->hyper;
     uint32_t n = h->stream_count, all = hyper_connections(h);
-    size_t values = (size_t)n * h->embedding_length;
-    double squares = 0;
-    for (size_t i = 0; i < values; i++)
-        squares += (double)streams[i] * (double)streams[i];
-    float factor = (float)(1 / sqrt(squares / (double)values + (double)h->norm_epsilon));
+    float factor = norm_factor(h, streams);
     for (uint32_t i = 0; i < all; i++)
         m[i] = m[i] * factor * job->c->scale[i / n < 2 ? i / n : 2] + job->c->base[i];
     for (uint32_t i = 0; i < 2 * n; i++) {
@@ -258,17 +264,45 @@ void connections_begin(hearth_session *s, size_t count)
             memcpy(streams_of(s, t) + i * d, s->scratch.x + t * d, d * sizeof(float));
 }
 
-void connections_end(hearth_session *s, size_t count)
+/* Items are rows. Sets x to the sum of the streams, weighed by their products [S] in stream_weights. */
+static void weigh_ends(void *context, size_t begin, size_t end, unsigned worker)
 {
-    const hyperparameters *h = &s->engine->model->hyper;
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
+    for (size_t t = begin; t < end; t++) {
+        float *m = job->s->scratch.stream_weights + t * h->stream_count, *streams = streams_of(job->s, t);
+        float factor = norm_factor(h, streams) * job->c->scale[0];
+        for (uint32_t i = 0; i < h->stream_count; i++)
+            m[i] = logistic(m[i] * factor + job->c->base[i]) + h->connection_epsilon;
+        collapse(h, streams, m, job->s->scratch.x + t * h->embedding_length);
+    }
+}
+
+/* Items are rows. Sets x to the mean of the streams. */
+static void take_means(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const connecting *job = context;
+    const hyperparameters *h = &job->s->engine->model->hyper;
     const float shares[STREAM_LIMIT] = {1, 1, 1, 1, 1, 1, 1, 1};
     size_t d = h->embedding_length;
-    if (is_gated(s))
-        collapse_gated(s, &s->engine->model->end_gates, count);
-    for (size_t t = 0; t < count && !is_gated(s); t++) {
-        float *x = s->scratch.x + t * d;
-        collapse(h, streams_of(s, t), shares, x);
+    for (size_t t = begin; t < end; t++) {
+        float *x = job->s->scratch.x + t * d;
+        collapse(h, streams_of(job->s, t), shares, x);
         for (size_t c = 0; c < d; c++)
             x[c] /= (float)h->stream_count;
     }
+}
+
+void connections_end(hearth_session *s, size_t count)
+{
+    const stream_connection *c = &s->engine->model->end_connection;
+    if (is_gated(s)) {
+        collapse_gated(s, &s->engine->model->end_gates, count);
+    } else if (c->weights.data) {
+        multiply(s, s->scratch.streams, count, &(product){&c->weights, s->scratch.stream_weights}, 1);
+        run(&(connecting){.s = s, .c = c}, count, weigh_ends);
+    } else
+        run(&(connecting){.s = s}, count, take_means);
 }

@@ -22,7 +22,7 @@ static row_bytes bytes_of(const hearth_session *s, uint32_t index, kv_half half)
     cached_keys keys = keys_of(s, index);
     uint32_t length = half == KV_KEYS ? keys.head_length : keys.value_length;
     const kv_format_row *kv = &kv_formats[s->cache.format];
-    return (row_bytes){kv_position_bytes(s->cache.format, (cached_keys){1, length, 0}),
+    return (row_bytes){kv_row_bytes(s->cache.format, (cached_keys){1, length, 0, 1}),
                        length / number_formats[kv->stored].block_values * kv->scale_bytes};
 }
 
@@ -75,7 +75,7 @@ size_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < s->engine->device_caches; i++)
-        bytes += length * kv_position_bytes(s->cache.format, keys_of(s, i));
+        bytes += kv_bytes(s->cache.format, keys_of(s, i), length);
     return bytes;
 }
 

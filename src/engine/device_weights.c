@@ -459,6 +459,8 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
+        {l->attention.one_key, "has one key that is the value too, and summaries, maybe"},
+        {l->token_experts, "has experts by token"},
         {recurrent_by_columns(&l->recurrent) && recurrent_width(&l->recurrent) % STACK_ROWS != 0,
          "has recurrent heads whose values together are no multiple of 8"},
         {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),

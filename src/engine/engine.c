@@ -111,6 +111,10 @@ static void place_mixer(hearth_engine *e, uint32_t layer)
         e->layers[layer].cache_index = on_device ? e->device_recurrent++ : e->host_recurrent++;
     if (e->model->layers[layer].attention.index.head_count > 0)
         e->layers[layer].index_cache = on_device ? e->device_caches++ : e->host_caches++;
+    if (e->model->layers[layer].attention.summary.together > 0) {
+        e->layers[layer].summary_cache = on_device ? e->device_caches++ : e->host_caches++;
+        e->layers[layer].state_index = on_device ? e->device_recurrent++ : e->host_recurrent++;
+    }
 }
 
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
@@ -160,20 +164,25 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
 static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
-    e->cached = mem_new_array(2 * (size_t)layers, sizeof *e->cached);
+    e->cached = mem_new_array(3 * (size_t)layers, sizeof *e->cached);
     e->recurrent = mem_new_array(layers, sizeof *e->recurrent);
     if (!e->cached || !e->recurrent)
-        return fail_memory(error, "engine", 2 * layers * sizeof *e->cached);
+        return fail_memory(error, "engine", 3 * layers * sizeof *e->cached);
     for (uint32_t i = 0; i < layers; i++) {
         const model_layer *l = &e->model->layers[i];
         bool on_device = layer_uses_device(&e->placement->layers[i]);
         uint32_t at = e->layers[i].cache_index, begin = on_device ? e->host_caches : 0;
+        uint32_t states = on_device ? e->host_recurrent : 0;
         if (l->attention.index.head_count > 0)
             e->cached[begin + e->layers[i].index_cache] = index_keys(&l->attention);
         if (l->mixer == MIXER_ATTENTION && l->attention.keys_back == 0)
             e->cached[begin + at] = attention_keys(&l->attention);
         else if (l->mixer == MIXER_RECURRENT)
-            e->recurrent[at + (on_device ? e->host_recurrent : 0)] = &l->recurrent;
+            e->recurrent[states + at] = &l->recurrent;
+        if (l->attention.summary.together > 0) {
+            e->cached[begin + e->layers[i].summary_cache] = summary_keys(&l->attention);
+            e->recurrent[states + e->layers[i].state_index] = &l->recurrent;
+        }
     }
     return HEARTH_OK;
 }
@@ -189,8 +198,8 @@ uint64_t engine_side_position_bytes(const hearth_engine *engine, hearth_kv forma
     uint32_t begin = on_device ? engine->host_caches : 0;
     uint32_t end = begin + (on_device ? engine->device_caches : engine->host_caches);
     for (uint32_t i = begin; i < end; i++)
-        bytes += kv_position_bytes(format, engine->cached[i]);
-    return bytes;
+        bytes += kv_bytes(format, engine->cached[i], KV_PAGE);
+    return (bytes + KV_PAGE - 1) / KV_PAGE;
 }
 
 double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, double positions, bool on_device)
@@ -202,10 +211,13 @@ double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, dou
         if (l->mixer != MIXER_ATTENTION || layer_uses_device(&engine->placement->layers[i]) != on_device)
             continue;
         double most = attention_sees(a), seen = most > 0 && most < positions ? most : positions;
-        bool scores = a->chosen > 0 && seen < positions;
-        bytes += seen * (double)kv_position_bytes(format, attention_keys(a)) +
-                 (scores ? positions / a->pool * (double)kv_position_bytes(format, scored_keys(a)) : 0) +
+        bool scores = a->chosen > 0 && positions > choice_limit(a);
+        bytes += seen * (double)kv_row_bytes(format, attention_keys(a)) +
+                 (scores ? positions / a->pool * (double)kv_row_bytes(format, scored_keys(a)) : 0) +
                  (scores ? (double)layer_scoring_bytes(l) : 0);
+        if (a->summary.together > 0)
+            bytes += (scores ? a->chosen / a->pool : positions / a->summary.together) *
+                     (double)kv_row_bytes(format, summary_keys(a));
     }
     return bytes;
 }
@@ -397,8 +409,9 @@ double engine_first_reads(const hearth_engine *e)
 double engine_last_reads(const hearth_engine *e)
 {
     double norm = (double)e->model->hyper.embedding_length * sizeof(float);
-    return norm + (double)(matrix_bytes(&e->model->head) + matrix_bytes(&e->model->stream_out) +
-                           gated_connection_bytes(&e->model->end_gates));
+    return norm +
+           (double)(matrix_bytes(&e->model->head) + matrix_bytes(&e->model->stream_out) +
+                    matrix_bytes(&e->model->end_connection.weights) + gated_connection_bytes(&e->model->end_gates));
 }
 
 /* Returns the bytes that a token reads of a layer whatever neurons it uses: of its mixer, norms and router. */

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_pages.c, kv_cache.c,
- * recurrent_state.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, recurrent.c, per_layer.c, streams.c, connections.c, ngrams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
+ * recurrent_state.c, scratch.c, session.c, state.c, forward.c, attention.c, latent.c, choice.c, summaries.c, recurrent.c, per_layer.c, streams.c, connections.c, ngrams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, recall.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_pages.c, device_weights.c, trace.c; hot sets: hot_set.c, swap.c, follow.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -50,8 +50,9 @@ typedef struct engine_layer {
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
     /* Where its keys lie among the layers of the cache, or its state among the recurrent ones, of its side; where it reads the keys of
-     * another layer, that one's. Likewise the keys by which it chooses positions. */
-    uint32_t cache_index, index_cache;
+     * another layer, that one's. Likewise the keys by which it chooses positions, its summaries, and what is kept of these until they
+     * are whole. */
+    uint32_t cache_index, index_cache, summary_cache, state_index;
 } engine_layer;
 
 struct hearth_engine {
@@ -99,7 +100,8 @@ static inline size_t count_below(const uint32_t *list, size_t n, size_t end)
 hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const struct tune *t,
                                     const hearth_placement *placement, hearth_error *error);
 
-/* Returns the bytes of keys and values that one position of one sequence takes, on both sides together. */
+/* Returns the bytes of keys and values that one position of one sequence takes, on both sides together; where some take one row together,
+ * their share, rounded up. */
 uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format);
 
 /* Return of these, and of the recurrent states of one sequence, what lies on one side. */
@@ -170,17 +172,23 @@ typedef struct column_buffers {
 /* Values for each column that a thread needs to make the key of a pool. */
 #define POOL_BUFFERS 5
 
-/* What layers choose positions with (choice.h), with letters as in index_shape; C: the most positions that a token sees. */
+/* What layers choose positions with (choice.h), with letters as in index_shape; C: the most keys that are brought together. */
 typedef struct choice_buffers {
     float *query, *key, *weight; /* [B][J * I], [B][I], [B][J]                                 */
     float *gate, *pooled;        /* [B][I], [threads][POOL_BUFFERS][I]  of pools               */
     float *scores;               /* [CHOICE_ROWS][context / pool]                              */
     uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
-    uint32_t *list;              /* [C]  the positions of one row, ascending                   */
+    uint32_t *list;              /* [C]  the positions of one row, ascending, or its summaries */
     uint8_t *keys;               /* [C]  and their keys and values, as a cache whose pages follow one another ... */
     uint32_t *pages;             /* [page_count]  ... : 0, 1, 2 ...; none where nothing can be limited */
     size_t page_count;
 } choice_buffers;
+
+/* What layers with summaries compute with (summaries.h); W: values of all parts of a key, of the longest one. */
+typedef struct summary_buffers {
+    float *value, *gate; /* [B][W]                                         */
+    float *pooled;       /* [B][K]  keys, of the rows that end a summary    */
+} summary_buffers;
 
 /* Query heads of a group that one item of attention computes, for one row. Where many share a key (Falcon-7B: all 71), the
  * threads share them; fewer per item would make the kernel convert keys more often. */
@@ -208,7 +216,7 @@ typedef struct scratch {
     float *added;  /* [B][d]  what a block adds to the residual stream     */
     float *query;  /* [B][Q]                                               */
     float *key, *value; /* [B][K]                                               */
-    /* Latent attention, with letters as in attention_shape; R: LATENT_ROWS. */
+    /* Latent attention, with letters as in attention_shape; R: LATENT_ROWS. Groups of heads, too, have matrices of their own. */
     float *query_in, *short_query, *short_key; /* [B][query_rank], [B][H * (n + r)], [B][C + r] */
     float *head_in, *head_out; /* [H * R][n or C], [H * R][C or V]  what heads' matrices read and write */
     expert_group *head_groups; /* [H]                                         */
@@ -221,6 +229,7 @@ typedef struct scratch {
     float *step, *beta;    /* [B][H]  become decay and gain                        */
     column_buffers columns;
     choice_buffers choice;
+    summary_buffers summary;
     row_run *runs; /* [run_count], at most B                               */
     size_t run_count;
     row_piece *pieces; /* [piece_count], at most B                             */
@@ -258,15 +267,16 @@ typedef struct scratch {
     rounded_rows rounded_hidden; /* [largest rank]                                       */
     ffn_part *parts;             /* [FFN_SLICES] of the current layer                    */
     size_t part_count;
-    uint32_t *list;                /* [f]  list of each part, at its `begin`                    */
-    uint8_t *wanted;               /* [f]  1: the neuron is wanted, else 0                      */
-    float *sums;                   /* [FFN_SLICES][d]  sums of slices, for one token            */
-    float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  for many tokens */
-    float *seen, *seen_gates;      /* [f]  for observers                                        */
-    uint32_t *seen_neurons;        /* [f]                                                       */
-    uint32_t *seen_experts;        /* [experts]                                                 */
-    float *scores;                 /* [threads][heads of a group, at most ITEM_QUERIES][context]           */
-    float *cosine, *sine;          /* [rotaries][B][pairs], of a rotary from B * rotary.first on */
+    uint32_t *list;           /* [f]  list of each part, at its `begin`                    */
+    uint8_t *wanted;          /* [f]  1: the neuron is wanted, else 0                      */
+    float *sums;              /* [FFN_SLICES][d]  sums of slices, for one token            */
+    float *chunk_sums;        /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  for many tokens */
+    float *seen, *seen_gates; /* [f]  for observers                                        */
+    uint32_t *seen_neurons;   /* [f]                                                       */
+    uint32_t *seen_experts;   /* [experts]                                                 */
+    float *scores;            /* [threads][heads of a group, at most ITEM_QUERIES][score_count]       */
+    size_t score_count;       /* the most keys that a row sees: those of the context, or what is brought together */
+    float *cosine, *sine;     /* [rotaries][B][pairs], of a rotary from B * rotary.first on */
     uint32_t *sequence, *position; /* [B]                                                       */
     double (*moments)[MOMENTS];    /* [layers] of the last batch, if a tracer is set            */
 } scratch;

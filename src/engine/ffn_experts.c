@@ -24,7 +24,9 @@ static void score(const router_shape *r, float *values)
     float largest = values[0], sum = 0;
     for (uint32_t e = 0; r->scoring == ROUTER_SIGMOID && e < r->expert_count; e++)
         values[e] = 1 / (1 + expf(-values[e]));
-    if (r->scoring == ROUTER_SIGMOID)
+    for (uint32_t e = 0; r->scoring == ROUTER_ROOT_SOFTPLUS && e < r->expert_count; e++)
+        values[e] = sqrtf(forward_softplus(values[e]));
+    if (r->scoring != ROUTER_SOFTMAX)
         return;
     for (uint32_t e = 1; e < r->expert_count; e++)
         largest = fmaxf(largest, values[e]);
@@ -73,8 +75,8 @@ static void leave_out_groups(const router_shape *r, const float *ranks, uint8_t 
 }
 
 /* Chooses the experts of one token: writes their shares to shares [expert_count], 0 for the others. values: the router's
- * products, which become scores. */
-static void choose(const model_layer *l, float *values, float *shares)
+ * products, which become scores. given [used]: the experts that it has; NULL: it chooses. */
+static void choose(const model_layer *l, const int32_t *given, float *values, float *shares)
 {
     const router_shape *r = &l->ffn.router;
     float ranks[EXPERT_LIMIT] = {0}, sum = 0;
@@ -86,7 +88,7 @@ static void choose(const model_layer *l, float *values, float *shares)
         leave_out_groups(r, ranks, taken);
     memset(shares, 0, r->expert_count * sizeof *shares);
     for (uint32_t i = 0; i < r->used; i++) {
-        uint32_t e = take_largest(ranks, r->expert_count, taken);
+        uint32_t e = given ? (uint32_t)given[i] : take_largest(ranks, r->expert_count, taken);
         shares[e] = isnan(ranks[e]) ? ranks[e] : values[e];
         sum += values[e];
     }
@@ -115,7 +117,10 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
             values[e] *= job->l->ffn.router.input_scale;
         if (job->l->router_bias)
             job->s->engine->runtime->kernels.add(job->l->router_bias, experts, values);
-        choose(job->l, values, b->shares + t * experts);
+        const int32_t *given = job->l->token_experts;
+        if (given)
+            given += (size_t)session_tokens(job->s, b->sequence[t])[b->position[t]] * job->l->ffn.router.used;
+        choose(job->l, given, values, b->shares + t * experts);
     }
 }
 

@@ -83,6 +83,8 @@ void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, 
 void forward_turn(const hearth_session *s, const rotary *r, size_t heads, size_t length, size_t row, float *x)
 {
     size_t angles = r ? s->batch * r->first + row * r->pairs : 0;
+    if (r && r->last)
+        x += length - 2 * (size_t)r->pairs;
     if (r)
         s->engine->runtime->kernels.rope[r->pairing](x, heads, length, s->scratch.cosine + angles,
                                                      s->scratch.sine + angles, r->pairs);

@@ -56,21 +56,26 @@ static size_t bytes_of(hearth_kv format, size_t n)
     return n / t->block_values * t->block_bytes;
 }
 
-size_t kv_position_bytes(hearth_kv format, cached_keys keys)
+size_t kv_row_bytes(hearth_kv format, cached_keys keys)
 {
     return bytes_of(format, cached_width(keys));
+}
+
+size_t kv_bytes(hearth_kv format, cached_keys keys, size_t positions)
+{
+    return positions / keys.together * kv_row_bytes(format, keys);
 }
 
 /* Describes the layers and sums up their bytes; returns false if these overflow. */
 static bool lay_out(kv_cache *c, const cached_keys *keys)
 {
-    size_t positions = kv_pages_positions(c->pages, c->pages->count), bytes;
+    size_t bytes;
     for (uint32_t i = 0; i < c->layer_count; i++) {
         c->layers[i] = (kv_layer){
             .has = keys[i],
             .row_bytes = {bytes_of(c->format, keys[i].head_length), bytes_of(c->format, keys[i].value_length)},
             .begin = c->size_bytes};
-        if (!size_multiply(positions, kv_position_bytes(c->format, keys[i]), &bytes) ||
+        if (!size_multiply(c->pages->count, kv_bytes(c->format, keys[i], c->pages->positions), &bytes) ||
             !size_add(c->size_bytes, bytes, &c->size_bytes))
             return false;
     }
@@ -111,7 +116,7 @@ static kv_half halves_of(const kv_layer *l)
 /* Returns the bytes of what a head has in a page, keys or values. */
 static size_t piece_bytes(const kv_cache *c, uint32_t layer, kv_half half)
 {
-    return c->pages->positions * c->layers[layer].row_bytes[half];
+    return c->pages->positions / c->layers[layer].has.together * c->layers[layer].row_bytes[half];
 }
 
 /* Returns where the keys or values of a head begin in a page. */
@@ -140,8 +145,9 @@ static void store_half(const kv_cache *c, const kernels *k, uint32_t layer, kv_h
     const kv_layer *l = &c->layers[layer];
     uint32_t length = half == KV_KEYS ? l->has.head_length : l->has.value_length;
     uint32_t page = kv_pages_row(c->pages, sequence)[position / c->pages->positions];
+    size_t row = position % c->pages->positions / l->has.together;
     for (uint32_t head = 0; head < l->has.heads; head++) {
-        char *at = piece_at(c, layer, half, head, page) + position % c->pages->positions * l->row_bytes[half];
+        char *at = piece_at(c, layer, half, head, page) + row * l->row_bytes[half];
         kv_formats[c->format].store(k, values + (size_t)head * length, length, at);
     }
 }
@@ -166,14 +172,14 @@ void kv_copy_page(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length
         for (kv_half half = KV_KEYS; half < halves_of(&c->layers[layer]); half++)
             for (uint32_t head = 0; head < c->layers[layer].has.heads; head++)
                 memcpy(piece_at(c, layer, half, head, to), piece_at(c, layer, half, head, from),
-                       c->layers[layer].row_bytes[half] * length);
+                       c->layers[layer].row_bytes[half] * (length / c->layers[layer].has.together));
 }
 
 size_t kv_saved_bytes(const kv_cache *c, uint32_t length)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < c->layer_count; i++)
-        bytes += kv_position_bytes(c->format, c->layers[i].has) * length;
+        bytes += kv_bytes(c->format, c->layers[i].has, length);
     return bytes;
 }
 
@@ -200,7 +206,7 @@ static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length,
             kv_half half = i / l->has.heads;
             for (uint32_t begin = 0; begin < length; begin += positions) {
                 uint32_t count = length - begin < positions ? length - begin : positions;
-                size_t bytes = count * l->row_bytes[half];
+                size_t bytes = count / l->has.together * l->row_bytes[half];
                 move(block, piece_at(c, layer, half, i % l->has.heads, pages[begin / positions]), bytes);
                 block += bytes;
             }

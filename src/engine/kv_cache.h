@@ -1,6 +1,6 @@
 /* kv_cache.h - the keys and values of every position that the sequences of a session have read, of the CPU's layers.
  *
- * Layout, per layer: keys [kv_head][page][positions of a page][length], then values likewise, so that the attention of
+ * Layout, per layer: keys [kv_head][page][positions of a page][length], or fewer rows where some positions have one together, then values likewise, so that the attention of
  * one head streams through consecutive memory where the pages of a sequence follow one another. Whole pages side by side,
  * each with all layers and heads, made attention to 16384 positions a fifth slower. The space is reserved at once and
  * becomes resident as sequences grow. Which pages a sequence has is not decided here (kv_pages.h). */
@@ -26,10 +26,10 @@ extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
 /* What is kept of a position, where keys are not values too. */
 typedef enum kv_half { KV_KEYS, KV_VALUES, KV_HALVES } kv_half;
 
-/* The keys and values of one layer, or the keys by which it chooses positions: a layer of the cache of its own. */
+/* The keys and values of one layer, its summaries, or the keys by which it chooses positions: a layer of the cache of its own. */
 typedef struct kv_layer {
     cached_keys has;
-    size_t row_bytes[KV_HALVES]; /* one position of one head                */
+    size_t row_bytes[KV_HALVES]; /* one row of one head: one position, or those that are together */
     size_t begin;                /* of its keys in the cache; values follow */
 } kv_layer;
 
@@ -44,8 +44,10 @@ typedef struct kv_cache {
 
 /* Returns the values of a key, or else of a value, which are no whole blocks of a format; 0: it can hold both. */
 uint32_t kv_misfit(hearth_kv format, cached_keys keys);
-/* Returns the bytes of one position of one sequence, keys and values together. */
-size_t kv_position_bytes(hearth_kv format, cached_keys keys);
+/* Return the bytes of one row, keys and values together: of one position of one sequence, or of those that are together; and of the
+ * first so many positions. */
+size_t kv_row_bytes(hearth_kv format, cached_keys keys);
+size_t kv_bytes(hearth_kv format, cached_keys keys, size_t positions);
 
 /* Reserves the memory of a cache for `count` layers, each with such keys, and fills in *out. pages: must outlive it.
  * HEARTH_INVALID: its size overflows.
@@ -57,7 +59,7 @@ void kv_cache_destroy(kv_cache *c);
 /* Returns the keys and values of one head, as kernels read them. */
 attend_cache kv_head(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head);
 
-/* Writes the key [heads][head_length] of a position, as kv_store does. */
+/* Writes the key [heads][head_length] of a position, or of those that are together with it, as kv_store does. */
 void kv_store_key(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
                   const float *key);
 /* Writes the key [heads][head_length] and value [heads][value_length] of one position, whose page the sequence has alone. */

@@ -15,6 +15,7 @@ typedef struct latent_job {
     hearth_session *s;
     const attention_shape *a;
     const model_layer *l;
+    uint32_t heads;      /* that have matrices of their own, or groups of them */
     size_t first, count; /* rows of the batch whose heads are multiplied now */
 } latent_job;
 
@@ -74,8 +75,7 @@ static void move_heads(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t h = begin; h < end; h++)
         for (size_t i = 0; i < job->count; i++) {
             float *together = m->heads + (h * job->count + i) * n;
-            float *apart =
-                m->values.rows + ((job->first + i) * job->a->head_count + h) * m->values.stride + m->values.at;
+            float *apart = m->values.rows + ((job->first + i) * job->heads + h) * m->values.stride + m->values.at;
             memcpy(m->collects ? together : apart, m->collects ? apart : together, bytes);
         }
 }
@@ -86,7 +86,7 @@ static void multiply_heads(const latent_job *job, const matrix *w, head_values f
     hearth_session *s = job->s;
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
-    size_t heads = job->a->head_count;
+    size_t heads = job->heads;
     for (uint32_t h = 0; h < heads; h++)
         b->head_groups[h] = (expert_group){h, (uint32_t)(h * job->count), (uint32_t)job->count};
     pool_run(threads, heads, 1, move_heads, &(moving){job, from, b->head_in, true});
@@ -105,21 +105,35 @@ static void multiply_all(latent_job *job, size_t count, const matrix *w, head_va
     }
 }
 
+void latent_queries(hearth_session *s, const model_layer *l, size_t count, float *out)
+{
+    norm_rows(s, &l->query_in_norm, l->attention.query_rank, count, s->scratch.query_in);
+    multiply(s, s->scratch.query_in, count, &(product){&l->q, out}, 1);
+}
+
+void latent_groups(hearth_session *s, uint32_t layer, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const attention_shape *a = &l->attention;
+    latent_job job = {.s = s, .a = a, .l = l, .heads = a->output_groups};
+    size_t length = read_width(a) / a->output_groups;
+    multiply_all(&job, count, &l->output_in, (head_values){s->scratch.mixed, length, 0, length},
+                 (head_values){s->scratch.result, a->output_rank, 0, a->output_rank});
+}
+
 void latent_project(hearth_session *s, uint32_t layer, size_t count)
 {
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     const attention_shape *a = &l->attention;
-    latent_job job = {.s = s, .a = a, .l = l};
+    latent_job job = {.s = s, .a = a, .l = l, .heads = a->head_count};
     bool narrow = a->query_rank > 0;
     const product of_input[] = {narrow ? (product){&l->query_in, b->query_in} : (product){&l->q, b->short_query},
                                 {&l->k, b->short_key},
                                 {&l->attention_gate, b->gated_query}};
     multiply(s, b->normed, count, of_input, l->attention_gate.data ? 3 : 2);
-    if (narrow) {
-        norm_rows(s, &l->query_in_norm, a->query_rank, count, b->query_in);
-        multiply(s, b->query_in, count, &(product){&l->q, b->short_query}, 1);
-    }
+    if (narrow)
+        latent_queries(s, l, count, b->short_query);
     pool_run(s->engine->runtime->threads, count, 1, place_rotated, &job);
     multiply_all(&job, count, &l->key_up, (head_values){b->short_query, short_query(a), 0, a->unrotated},
                  (head_values){b->query, a->head_length, rotated(a), a->compressed});
@@ -130,7 +144,7 @@ void latent_results(hearth_session *s, uint32_t layer, size_t count)
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     const attention_shape *a = &l->attention;
-    latent_job job = {.s = s, .a = a, .l = l};
+    latent_job job = {.s = s, .a = a, .l = l, .heads = a->head_count};
     multiply_all(&job, count, &l->value_up, (head_values){b->mixed, a->head_length, rotated(a), a->compressed},
                  (head_values){b->result, a->value_length, 0, a->value_length});
 }

@@ -87,8 +87,9 @@ static hearth_status is_turned(const binder *b, uint32_t layer, bool *turns)
     return HEARTH_OK;
 }
 
-/* Of all layers, of those with a window, and of pools of positions. */
-#define MOST_ROTARIES 3
+/* Of all layers, of those with a window, and of pools of positions; those of all layers, and of others, with the opposite angles; and
+ * of summaries of each length. */
+#define MOST_ROTARIES 12
 
 /* Finds by which angles a layer turns what scores positions: those of attention, maybe of other pairs; and of the keys of plain pools
  * the angles of their first positions. */
@@ -119,6 +120,62 @@ static hearth_status turn_index(const binder *b, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Returns the rotary with the angles of another one, or their opposites, at so many positions back; adds it where there is none.
+ * NULL: memory is out. */
+static const rotary *derived_rotary(const binder *b, const rotary *of, uint32_t back, bool opposite)
+{
+    hearth_model *m = b->model;
+    for (uint32_t i = 0; i < m->rotary_count; i++) {
+        const rotary *r = &m->rotaries[i];
+        double first = opposite ? -of->frequencies[0] : of->frequencies[0];
+        if (r->back == back && r->frequencies[0] == first && r->magnitude == of->magnitude &&
+            r->frequencies[r->pairs - 1] == (opposite ? -1 : 1) * of->frequencies[r->pairs - 1])
+            return r;
+    }
+    rotary *to = &m->rotaries[m->rotary_count];
+    double *frequencies = arena_new_array(&m->memory, of->pairs, sizeof *frequencies);
+    if (!frequencies)
+        return NULL;
+    for (uint32_t p = 0; p < of->pairs; p++)
+        frequencies[p] = opposite ? -of->frequencies[p] : of->frequencies[p];
+    *to = *of;
+    to->first = to[-1].first + to[-1].pairs;
+    to->back = back;
+    to->frequencies = frequencies;
+    m->rotary_count++;
+    return to;
+}
+
+/* Computes the rotaries of DeepSeek V4. Layers with summaries have a base of their own, and they alone are scaled for longer
+ * contexts, without a factor on cosine and sine. */
+static hearth_status find_summary_rotaries(const binder *b)
+{
+    static const char base_key[] = "attention.compress_rope_freq_base";
+    hearth_model *m = b->model;
+    rope_settings scaled, plain;
+    TRY(rope_read(&scaled, m->family, b->source, &m->hyper, b->error));
+    plain = (rope_settings){.base = scaled.base, .factor = 1, .pairs = scaled.pairs, .magnitude = 1};
+    TRY(rope_read_base(&scaled.base, m->family, b->source, base_key, b->error));
+    scaled.magnitude = 1;
+    TRY(add_rotary(b, &scaled, NULL, NULL));
+    TRY(add_rotary(b, &plain, NULL, NULL));
+    m->rotaries[0].last = m->rotaries[1].last = true;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        attention_shape *a = &m->layers[i].attention;
+        uint32_t together = a->summary.together;
+        a->rotary = &m->rotaries[together > 0 ? 0 : 1];
+        if (2 * (uint64_t)a->rotary->pairs > a->head_length)
+            return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
+                        b->source->path, i, a->rotary->pairs, a->head_length);
+        a->back_rotary = derived_rotary(b, a->rotary, 0, true);
+        a->summary.rotary = together > 0 ? derived_rotary(b, a->rotary, together - 1, false) : NULL;
+        if (!a->back_rotary || (together > 0 && !a->summary.rotary))
+            return fail_memory(b->error, "rope frequencies", a->rotary->pairs * sizeof(double));
+        TRY(turn_index(b, i));
+    }
+    return HEARTH_OK;
+}
+
 /* Computes the rotaries and gives one to every layer that rotates: layers with a window may have another base, which
  * then is not scaled. Needs the shapes of the layers and the tensors of factors. */
 static hearth_status find_rotaries(binder *b)
@@ -127,6 +184,11 @@ static hearth_status find_rotaries(binder *b)
     rope_settings rope, windowed;
     if (m->family->unrotated || m->hyper.rope_pairs == 0)
         return HEARTH_OK;
+    m->rotaries = arena_new_array(&m->memory, MOST_ROTARIES, sizeof *m->rotaries);
+    if (!m->rotaries)
+        return fail_memory(b->error, "rotaries", MOST_ROTARIES * sizeof *m->rotaries);
+    if (m->family->summaries)
+        return find_summary_rotaries(b);
     TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
     TRY(rope_read_window(&windowed, m->family, b->source, &m->hyper, b->error));
     const char *name = m->rope_factors_long ? "rope_factors_short.weight" : "rope_freqs.weight";
@@ -134,9 +196,6 @@ static hearth_status find_rotaries(binder *b)
     TRY(check_factors(b, m->rope_factors_long, rope.pairs, "rope_factors_long.weight"));
     if (m->rope_factors_long && !m->rope_factors)
         return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: is missing", b->source->path, name);
-    m->rotaries = arena_new_array(&m->memory, MOST_ROTARIES, sizeof *m->rotaries);
-    if (!m->rotaries)
-        return fail_memory(b->error, "rotaries", MOST_ROTARIES * sizeof *m->rotaries);
     TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
     if (windowed.base > 0 && has_windows(m))
         TRY(add_rotary(b, &windowed, NULL, NULL));
@@ -470,11 +529,13 @@ layer_sizes model_largest(const hearth_model *model)
         s.expert = most(s.expert, f->router.expert_count > 0 ? f->expert_neurons : 0);
         s.query = most(s.query, query_width(a));
         s.result = most(s.result, result_width(a));
-        s.latent_heads = most(s.latent_heads, a->compressed > 0 ? a->head_count : 0);
+        s.latent_heads = most(s.latent_heads, a->compressed > 0 ? a->head_count : a->output_groups);
         s.query_rank = most(s.query_rank, a->query_rank);
         s.short_query = most(s.short_query, a->compressed > 0 ? a->head_count * short_query(a) : 0);
         s.head_in = most(s.head_in, most(a->unrotated, a->compressed));
-        s.head_out = most(s.head_out, most(a->compressed, a->value_length));
+        s.head_in = most(s.head_in, a->output_groups > 0 ? read_width(a) / a->output_groups : 0);
+        s.head_out = most(s.head_out, most(most(a->compressed, a->value_length), a->output_rank));
+        s.summary = most(s.summary, a->summary.parts * most(a->head_length, a->index.head_length));
         s.chosen = most(s.chosen, choice_limit(a));
         s.pool = most(s.pool, a->pool);
         s.index_heads = most(s.index_heads, a->index.head_count);

@@ -103,7 +103,7 @@ static hearth_status check_format(const binder *b, const tensor_rule *rule, uint
     bool vector = rule->rows == DIMENSION_NONE || (rule->flags & TENSOR_FLAT);
     const char *expected = NULL;
     if (rule->flags & TENSOR_INTEGERS)
-        expected = t->format == FORMAT_I32 ? NULL : "the numbers of neurons must be i32";
+        expected = t->format == FORMAT_I32 ? NULL : "numbers of neurons or experts must be i32";
     else if (t->format == FORMAT_I32)
         expected = "weights must be float or blocks";
     else if (vector && number_is_block(t->format))
@@ -165,6 +165,27 @@ static hearth_status bind_order(binder *b, const int32_t **out, const tensor_rul
     mem_free(seen);
     *out = numbers;
     return good ? HEARTH_OK : fail_tensor(b, rule, layer, "does not hold the number of every neuron once");
+}
+
+/* Copies the experts of each token, and checks that there are such experts, each once. */
+static hearth_status bind_token_experts(binder *b, const int32_t **out, const tensor_rule *rule, uint32_t layer,
+                                        const stored_tensor *t)
+{
+    size_t used = (size_t)t->shape[0], count = used * (size_t)stored_tensor_rows(t);
+    uint32_t experts = b->model->layers[layer].ffn.router.expert_count;
+    int32_t *numbers = arena_new_array(&b->model->memory, count, sizeof *numbers);
+    if (!numbers)
+        return fail_memory(b->error, t->name, count * sizeof *numbers);
+    memcpy(numbers, t->data, count * sizeof *numbers);
+    for (size_t i = 0; i < count; i++) {
+        bool good = numbers[i] >= 0 && (uint32_t)numbers[i] < experts;
+        for (size_t k = i - i % used; k < i; k++)
+            good &= numbers[k] != numbers[i];
+        if (!good)
+            return fail_tensor(b, rule, layer, "has a number that is no expert's, or that of one expert twice");
+    }
+    *out = numbers;
+    return HEARTH_OK;
 }
 
 /* Copies the rows of a matrix into their logical order (stored_tensor) and reports progress. */
@@ -332,7 +353,9 @@ static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule
     TRY(check_shape(b, rule, layer, t));
     TRY(check_format(b, rule, layer, t));
     void *field = (char *)owner + rule->field;
-    if (rule->rows != DIMENSION_NONE && !(rule->flags & TENSOR_FLAT))
+    if ((rule->flags & TENSOR_INTEGERS) && rule->rows != DIMENSION_NONE)
+        TRY(bind_token_experts(b, field, rule, layer, t));
+    else if (rule->rows != DIMENSION_NONE && !(rule->flags & TENSOR_FLAT))
         TRY(bind_matrix(b, field, rule, layer, t));
     else if (rule->flags & TENSOR_INTEGERS)
         TRY(bind_order(b, field, rule, layer, t));

@@ -199,6 +199,10 @@ const family families[] = {
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
     {.name = "deepseek32", .model_type = "deepseek_v32", .architecture = "DeepseekV32ForCausalLM", DEEPSEEK_CHOOSES,
      .default_epsilon = 1e-6f, .index_pairing = ROPE_HALVES},
+    {.name = "deepseek4", .model_type = "deepseek_v4", .architecture = "DeepseekV4ForCausalLM",
+     .summaries = true, .latent_alike = true, .folder_window = true, .default_window = 128, .wiring = WIRING_CONNECTED, .silu_limits = true,
+     .limits_first = true, .scoring = ROUTER_ROOT_SOFTPLUS, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(deepseek4_tensors, deepseek4_layer)},
     {.name = "glm-dsa", .model_type = "glm_moe_dsa", .architecture = "GlmMoeDsaForCausalLM", DEEPSEEK_CHOOSES, .default_epsilon = 1e-5f},
     /* PLM: latent attention, and a network without a gate */
     {.name = "plm", .model_type = "plm", .architecture = "PLMForCausalLM",

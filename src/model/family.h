@@ -52,8 +52,9 @@ typedef enum ffn_gating {
 /* What a norm subtracts and divides by: RMS divides by the root mean square; LAYER first subtracts the mean. */
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
-/* How the router's products become scores: their shares of all experts' exponentials, or the logistic function. */
-typedef enum router_scoring { ROUTER_SOFTMAX, ROUTER_SIGMOID } router_scoring;
+/* How the router's products become scores: their shares of all experts' exponentials; the logistic function; or
+ * sqrt(log(1 + exp(x))). */
+typedef enum router_scoring { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_ROOT_SOFTPLUS, ROUTER_SCORINGS } router_scoring;
 
 /* Layers that are exceptions: the first or the last of every `period` layers; period 0: none is. */
 typedef struct layer_pattern {
@@ -128,6 +129,11 @@ typedef enum dimension {
     DIMENSION_INDEX_HEADS,          /* J                                                              */
     DIMENSION_INDEX_LENGTH,         /* I                                                              */
     DIMENSION_POOL,                 /* positions that share a score                                   */
+    DIMENSION_SUMMARY,              /* P * K, with letters as in model_layer                          */
+    DIMENSION_TOGETHER,             /* positions of a summary                                         */
+    DIMENSION_INDEX_SUMMARY,        /* P * I                                                          */
+    DIMENSION_OUTPUT_GROUP,         /* what a matrix of output_in reads                               */
+    DIMENSION_EXPERTS_USED,
     DIMENSION_KEY_VALUE_UP,         /* H * (n + V)                                                    */
     DIMENSION_KV_HEADS,
     DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
@@ -175,7 +181,7 @@ enum tensor_rule_flags {
     TENSOR_STOCK = 32,              /* only where down has a row per output, as usual ...             */
     TENSOR_NEURON_MAJOR = 64,       /* ... only where it has a row per neuron (transposed): exactly one of the two */
     TENSOR_PREDICTOR = 128,         /* all in every layer or none; a PowerInfer file must have them   */
-    TENSOR_INTEGERS = 256,          /* I32: a permutation, not weights                                */
+    TENSOR_INTEGERS = 256,          /* I32: a permutation, not weights; of a matrix, the experts of each token */
     TENSOR_MLP_BIAS = 512,          /* a folder has it where config.json's mlp_bias is true           */
     TENSOR_NORM = 1024,             /* the weights of a norm                                          */
     TENSOR_LESS_ONE = 2048,         /* a folder has the values minus one                              */
@@ -217,7 +223,10 @@ enum layer_needs {
     NEEDS_VALUE_RANK = 128,         /* values that are mixed with those of the first layer            */
     NEEDS_INDEX = 256,              /* positions that it chooses itself (attention_shape.chosen)      */
     NEEDS_NGRAMS = 512,             /* n-grams that it adds to the streams (model_layer.ngrams) ...   */
-    NEEDS_NGRAM_TABLES = 1024       /* ... or some layer does                                         */
+    NEEDS_NGRAM_TABLES = 1024,      /* ... or some layer does                                         */
+    NEEDS_SUMMARIES = 2048,         /* attention_shape.summary                                        */
+    NEEDS_TOKEN_EXPERTS = 4096,     /* experts that tokens are given (router_shape.by_token) ...      */
+    NEEDS_CHOSEN_EXPERTS = 8192     /* ... or that they choose                                        */
 };
 
 typedef struct tensor_rule {
@@ -298,6 +307,7 @@ typedef struct family {
     rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so               */
     bool pools_positions;           /* ... some together (attention_shape.pool)                              */
     bool pools_plainly;             /* ... by plain means (index_shape.plain)                                */
+    bool summaries;                 /* attention is DeepSeek V4's: one key, windows, maybe summaries (attention_shape.summary) */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */

@@ -400,6 +400,54 @@ static const tensor_rule bitnet_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_sub_norm", LAYERS "self_attn.attn_sub_norm", attention_inner_norm, Q, 0),
     NORM_ALONE(LAYER, BLK "ffn_sub_norm",  LAYERS "mlp.ffn_sub_norm",        ffn_inner_norm,       F, 0),
 };
+/* DeepSeek V4, as it was published: folders name its tensors otherwise than transformers does. */
+#define OF_V4(name, folder, field, rows, columns, flags)                                                     \
+    MATRIX(BLK name ".weight", "layers.%u." folder, LAYER(field), DIMENSION_##rows, DIMENSION_##columns, flags)
+#define V4_NEEDING(needs, name, folder, field, rows, columns, flags)                                         \
+    NEEDING(needs, BLK name ".weight", "layers.%u." folder, LAYER(field), DIMENSION_##rows, DIMENSION_##columns, flags)
+#define V4_SUMMARIES(needs, name, folder, value, gate, bias, norm, rows, length)                             \
+    V4_NEEDING(needs, name "_compressor_kv",   folder "compressor.wkv.weight",   value,       rows,     EMBEDDING, 0), \
+    V4_NEEDING(needs, name "_compressor_gate", folder "compressor.wgate.weight", gate,        rows,     EMBEDDING, 0), \
+    V4_NEEDING(needs, name "_compressor_ape",  folder "compressor.ape",          bias,        TOGETHER, rows,      TENSOR_FLAT), \
+    V4_NEEDING(needs, name "_compressor_norm", folder "compressor.norm.weight",  norm.weight, NONE,     length,    TENSOR_NORM)
+#define V4_CONNECTION(name, field)                                                                           \
+    OF_V4(name "_fn",    name "_fn",    field.weights, CONNECTIONS, ALL_STREAMS,       0),                   \
+    OF_V4(name "_base",  name "_base",  field.base,    NONE,        CONNECTIONS,       TENSOR_FLAT),         \
+    OF_V4(name "_scale", name "_scale", field.scale,   NONE,        CONNECTION_SCALES, TENSOR_FLAT)
+#define V4_EXPERT "layers.%u.ffn.experts.%u."
+static const tensor_rule deepseek4_tensors[] = {
+    TOKENS("embed.weight", "head.weight"), NORM_ALONE(MODEL, "output_norm", "norm", output_norm, D, 0),
+    MATRIX("output_hc_fn.weight",    "hc_head_fn",    MODEL(end_connection.weights), DIMENSION_STREAMS, DIMENSION_ALL_STREAMS, 0),
+    VECTOR("output_hc_base.weight",  "hc_head_base",  MODEL(end_connection.base),    DIMENSION_STREAMS, TENSOR_FLAT),
+    VECTOR("output_hc_scale.weight", "hc_head_scale", MODEL(end_connection.scale),   DIMENSION_NONE,    TENSOR_FLAT),
+};
+static const tensor_rule deepseek4_layer[] = {
+    OF_V4("attn_norm",     "attn_norm.weight",      attention_norm.weight, NONE,          EMBEDDING,    TENSOR_NORM),
+    OF_V4("ffn_norm",      "ffn_norm.weight",       ffn_norm.weight,       NONE,          EMBEDDING,    TENSOR_NORM),
+    OF_V4("attn_sinks",    "attn.attn_sink",        sinks,                 NONE,          HEADS,        TENSOR_FLAT),
+    OF_V4("attn_q_a",      "attn.wq_a.weight",      query_in,              QUERY_RANK,    EMBEDDING,    0),
+    OF_V4("attn_q_a_norm", "attn.q_norm.weight",    query_in_norm.weight,  NONE,          QUERY_RANK,   TENSOR_NORM),
+    OF_V4("attn_q_b",      "attn.wq_b.weight",      q,                     QUERY,         QUERY_RANK,   0),
+    OF_V4("attn_kv",       "attn.wkv.weight",       k,                     KEY,           EMBEDDING,    0),
+    OF_V4("attn_kv_a_norm", "attn.kv_norm.weight",  key_norm.weight,       NONE,          KEY,          TENSOR_NORM),
+    OF_V4("attn_output_a", "attn.wo_a.weight",      output_in,             RESULT,        OUTPUT_GROUP, 0),
+    OF_V4("attn_output_b", "attn.wo_b.weight",      attention_output,      EMBEDDING,     RESULT,       0),
+    V4_SUMMARIES(NEEDS_SUMMARIES, "attn", "attn.", summary_value, summary_gate, summary_bias, summary_norm, SUMMARY, KEY),
+    V4_SUMMARIES(NEEDS_INDEX, "indexer", "attn.indexer.", index_key, index_gate, index_gate_bias, index_key_norm, INDEX_SUMMARY, INDEX_LENGTH),
+    V4_NEEDING(NEEDS_INDEX, "indexer.attn_q_b", "attn.indexer.wq_b.weight",         index_query,  INDEX_QUERY, QUERY_RANK, 0),
+    V4_NEEDING(NEEDS_INDEX, "indexer.proj",     "attn.indexer.weights_proj.weight", index_weight, INDEX_HEADS, EMBEDDING,  0),
+    V4_CONNECTION("hc_attn", mixer_connection), V4_CONNECTION("hc_ffn", network_connection),
+    ROUTER("layers.%u.ffn.gate.weight"),
+    NEEDING(NEEDS_CHOSEN_EXPERTS | NEEDS_OR_UNUSED, BLK "exp_probs_b.bias", "layers.%u.ffn.gate.bias", LAYER(router_correction),
+            DIMENSION_NONE, DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    V4_NEEDING(NEEDS_TOKEN_EXPERTS, "ffn_gate_tid2eid", "ffn.gate.tid2eid", token_experts, VOCABULARY, EXPERTS_USED,
+               TENSOR_OF_EXPERTS | TENSOR_INTEGERS),
+    EXPERTS(V4_EXPERT "w1.weight", V4_EXPERT "w3.weight", V4_EXPERT "w2.weight", 0),
+    OF_V4("ffn_gate_shexp",   "ffn.shared_experts.w1.weight", shared.gate,   SHARED_NEURONS, EMBEDDING,      TENSOR_OF_EXPERTS),
+    OF_V4("ffn_up_shexp",     "ffn.shared_experts.w3.weight", shared.up,     SHARED_NEURONS, EMBEDDING,      TENSOR_OF_EXPERTS),
+    OF_V4("ffn_down_shexp",   "ffn.shared_experts.w2.weight", shared.down,   EMBEDDING,      SHARED_NEURONS, TENSOR_OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL, LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
 /* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
 static const tensor_rule glm4_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),

@@ -2,7 +2,7 @@
  * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
  * huggingface_parts.c (layers that lack parts), huggingface_layers.c (what else differs between layers),
  * huggingface_step.c (Step 3.5's own settings),
- * huggingface_latent.c (latent attention), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next),
+ * huggingface_latent.c (latent attention), huggingface_summaries.c (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next),
  * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
  * values). */
 #ifndef MODEL_FOLDER_READER_H
@@ -131,6 +131,11 @@ bool folder_leaves_to_ngrams(const folder_reader *r, const char *name);
 hearth_status folder_add_ngrams(folder_reader *r);
 /* Takes the rows of a rule from those of a matrix that has what makes queries and keys that score positions. */
 hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+
+/* In huggingface_summaries.c. Reads what DeepSeek V4's config has besides: summaries, ranks, experts by token, limits. */
+hearth_status folder_read_summaries(folder_reader *r);
+/* Replaces numbers of 64 bits by such of 32, where a rule is of numbers. */
+hearth_status folder_narrow_numbers(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_latent.c. Reads the sizes of latent attention, which replace those of heads. */
 hearth_status folder_read_latent(folder_reader *r);

@@ -371,8 +371,15 @@ static bool ends_early(const json_t *config, uint32_t layers)
 }
 
 /* Reads how scores are made. */
-static hearth_status read_scoring(const folder_reader *r, bool *softmax)
+static hearth_status read_scoring(const folder_reader *r, router_scoring *out)
 {
+    static const struct {
+        const char *name;
+        router_scoring scoring;
+    } scorings[] = {{"softmax", ROUTER_SOFTMAX},
+                    {"sigmoid", ROUTER_SIGMOID},
+                    {"noaux_tc", ROUTER_SIGMOID}, /* dots.llm1's name of it */
+                    {"sqrtsoftplus", ROUTER_ROOT_SOFTPLUS}};
     static const char *const keys[] = {"scoring_func", "score_function", "moe_router_activation", "expert_selection_fn",
                                        "moe_router_activation_func"};
     const char *key = keys[0], *name = NULL;
@@ -383,11 +390,13 @@ static hearth_status read_scoring(const folder_reader *r, bool *softmax)
     }
     if (!name)
         return HEARTH_OK;
-    *softmax = strcmp(name, "softmax") == 0;
-    return *softmax || strcmp(name, "sigmoid") == 0 || strcmp(name, "noaux_tc") == 0 /* dots.llm1's name of it */
-               ? HEARTH_OK
-               : fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: softmax, sigmoid)", r->name,
-                      key, name);
+    for (size_t i = 0; i < sizeof scorings / sizeof *scorings; i++)
+        if (strcmp(name, scorings[i].name) == 0) {
+            *out = scorings[i].scoring;
+            return HEARTH_OK;
+        }
+    return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: softmax, sigmoid, sqrtsoftplus)",
+                r->name, key, name);
 }
 
 /* Refuses groups of experts that are chosen by their best one; others are by their best two. */
@@ -521,7 +530,7 @@ static hearth_status read_llama4(folder_reader *r)
 
 /* Refuses a Cohere 2 with experts whose first layers have windows of their own, or whose shared expert is added otherwise. Its
  * scores are a softmax unless it says something else, and then always divided by their sum. */
-static hearth_status check_average(const folder_reader *r, bool *softmax)
+static hearth_status check_average(const folder_reader *r, router_scoring *scoring)
 {
     uint32_t period = 1;
     const char *strategy = "average";
@@ -533,8 +542,9 @@ static hearth_status check_average(const folder_reader *r, bool *softmax)
     if (period != 1 || !json_is_array(json_object_get(r->config, "layer_types")))
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: layer_types: is missing, or prefix_dense_sliding_window_pattern: is not 1", r->name);
-    *softmax |= !json_is_string(json_object_get(r->config, "expert_selection_fn"));
-    if (*softmax && json_is_false(json_object_get(r->config, "norm_topk_prob")))
+    if (!json_is_string(json_object_get(r->config, "expert_selection_fn")))
+        *scoring = ROUTER_SOFTMAX;
+    if (*scoring == ROUTER_SOFTMAX && json_is_false(json_object_get(r->config, "norm_topk_prob")))
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: norm_topk_prob: false is not supported with a softmax", r->name);
     return strcmp(strategy, "average") == 0
                ? HEARTH_OK
@@ -570,6 +580,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"moe_layer_start_index", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, by_block, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    router_scoring scoring = r->family->scoring;
     double scale = 1;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
     TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
@@ -617,10 +628,12 @@ static hearth_status read_experts(folder_reader *r)
             TRY(folder_set_number(r, "expert_weights_scale", scale));
     }
     TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
-    TRY(read_scoring(r, &softmax));
-    TRY(check_average(r, &softmax));
+    if (softmax != (scoring == ROUTER_SOFTMAX))
+        scoring = softmax ? ROUTER_SOFTMAX : ROUTER_SIGMOID;
+    TRY(read_scoring(r, &scoring));
+    TRY(check_average(r, &scoring));
     TRY(check_grouping(r));
-    TRY(folder_set_size(r, "expert_gating_func", softmax ? 1 : 2));
+    TRY(folder_set_size(r, "expert_gating_func", hyper_gating_functions[scoring]));
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
     TRY(json_get_bool(r->config, "moe_renormalize", &shares, &found, r->name, r->error));
     char key[KEY_SIZE];

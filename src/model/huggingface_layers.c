@@ -273,6 +273,7 @@ hearth_status folder_read_layers(folder_reader *r)
     TRY(read_streams(r));
     TRY(read_layer_heads(r));
     TRY(folder_read_step(r));
+    TRY(folder_read_summaries(r));
     TRY(add_query_gain(r));
     if (!r->family->norm_values)
         return HEARTH_OK;

@@ -1,19 +1,26 @@
 /* huggingface_scaled.c - folders whose matrices are floats of 8 bits or blocks of 4 bits with their scales in tensors beside them:
- * DeepSeek V3 and others in "fp8", models that compressed-tensors has rounded to 8-bit floats, gpt-oss in "mxfp4".
+ * DeepSeek V3 and others in "fp8", models that compressed-tensors has rounded to 8-bit floats, gpt-oss in "mxfp4", and DeepSeek V4,
+ * whose experts are blocks of 4 bits and whose other matrices are floats of 8 bits, with powers of two as scales of both.
  *
  * Most of their rows are made when they are read (file/scaled.h). A matrix of which more is changed than the order of its rows is
  * made at once. Scales of activations are not used: hearth does not round these to 8-bit floats. */
 #include "folder_reader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* The dtypes of safetensors that are read here. */
-#define F8   "F8_E4M3"
-#define BYTE "U8"
+#define F8          "F8_E4M3"
+#define BYTE        "U8"
+#define SIGNED_BYTE "I8"
+#define POWER       "F8_E8M0" /* of two: a byte, the exponent plus 127 */
 
 /* How gpt-oss calls the two parts of an expert's matrix. */
 static const char blocks_ending[] = "_blocks", scales_ending[] = "_scales";
+
+/* Endings of a matrix, and of its scales, where those replace it. */
+static const char weight_ending[] = ".weight", scale_ending[] = ".scale";
 
 static bool ends_with(const char *name, const char *ending)
 {
@@ -53,6 +60,23 @@ hearth_status folder_read_quantization(folder_reader *r, const json_t *settings)
     return folder_read_ternary(r, settings);
 }
 
+/* Returns the tensor whose name ends otherwise; NULL: there is none. */
+static const stored_tensor *find_other(const folder_reader *r, const char *name, const char *ending, const char *other)
+{
+    char wanted[2 * TENSOR_NAME_SIZE];
+    size_t size = strlen(name) - strlen(ending);
+    if (!ends_with(name, ending) || size + strlen(other) >= sizeof wanted)
+        return NULL;
+    snprintf(wanted, sizeof wanted, "%.*s%s", (int)size, name, other);
+    return checkpoint_find_tensor(r->folder, wanted);
+}
+
+/* Returns whether a tensor is of such bytes. */
+static bool is_of(const stored_tensor *t, const char *dtype)
+{
+    return t && t->foreign && strcmp(t->foreign, dtype) == 0;
+}
+
 bool folder_is_scale(const folder_reader *r, const char *name)
 {
     static const char *const endings[] = {".weight_scale_inv", ".weight_scale", ".activation_scale",
@@ -60,6 +84,8 @@ bool folder_is_scale(const folder_reader *r, const char *name)
     for (size_t i = 0; r->scaled == FOLDER_F8 && i < sizeof endings / sizeof *endings; i++)
         if (ends_with(name, endings[i]))
             return true;
+    if (r->scaled == FOLDER_F8 && is_of(checkpoint_find_tensor(r->folder, name), POWER))
+        return find_other(r, name, scale_ending, weight_ending) != NULL;
     return r->scaled == FOLDER_MXFP4 && ends_with(name, scales_ending);
 }
 
@@ -129,6 +155,22 @@ static hearth_status make_all(folder_reader *r, stored_tensor *t)
      TENSOR_SECOND_HALF | TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS | TENSOR_FLAT | TENSOR_LESS_ONE |    \
      TENSOR_NEGATED_EXPONENT)
 
+/* Replaces scales that are powers of two by float32. */
+static hearth_status read_powers(folder_reader *r, stored_tensor *scales)
+{
+    size_t count = scales->size_bytes;
+    float *values = arena_new_array(&r->out->memory, count, sizeof *values);
+    if (!values)
+        return fail_memory(r->error, scales->name, count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = ldexpf(1, ((const uint8_t *)scales->data)[i] - 127);
+    scales->data = values;
+    scales->format = FORMAT_F32;
+    scales->foreign = NULL;
+    scales->size_bytes = count * sizeof *values;
+    return HEARTH_OK;
+}
+
 static hearth_status take_f8(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored, stored_tensor *t)
 {
     char inverse[2 * TENSOR_NAME_SIZE], plain[2 * TENSOR_NAME_SIZE];
@@ -136,8 +178,15 @@ static hearth_status take_f8(folder_reader *r, const tensor_rule *rule, const st
     snprintf(plain, sizeof plain, "%.*s_scale", 2 * TENSOR_NAME_SIZE - 16, stored->name);
     const stored_tensor *scales = checkpoint_find_tensor(r->folder, inverse);
     scales = scales ? scales : checkpoint_find_tensor(r->folder, plain);
+    scales = scales ? scales : find_other(r, stored->name, weight_ending, scale_ending);
+    stored_tensor powers;
+    if (is_of(scales, POWER)) {
+        powers = *scales;
+        TRY(read_powers(r, &powers));
+        scales = &powers;
+    }
     if (!scales || scales->foreign || number_is_block(scales->format))
-        return refuse(r, stored, "has no weight_scale_inv or weight_scale of floats");
+        return refuse(r, stored, "has no weight_scale_inv, weight_scale or scale of floats");
     if (t->rank < 2 || t->rank > 3)
         return refuse(r, stored, "is of 8-bit floats and no matrix");
     scaled_rows *rows = NULL;
@@ -168,8 +217,8 @@ static hearth_status take_mxfp4(folder_reader *r, const tensor_rule *rule, const
     uint64_t halves = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1;
     if (t->rank != 4 || t->shape[0] != 16 || t->shape[2] % halves != 0)
         return refuse(r, stored, "is not of blocks of 16 bytes, by experts and rows");
-    if (!scales || !scales->foreign || strcmp(scales->foreign, BYTE) != 0 || scales->shape[0] != t->shape[1] ||
-        scales->shape[1] != t->shape[2] || scales->shape[2] != t->shape[3] || scales->shape[3] != 1)
+    if (!is_of(scales, BYTE) || scales->shape[0] != t->shape[1] || scales->shape[1] != t->shape[2] ||
+        scales->shape[2] != t->shape[3] || scales->shape[3] != 1)
         return refuse(r, stored, "has no scales of one byte for each block");
     uint64_t blocks = t->shape[1], stored_rows = t->shape[2], experts = t->shape[3];
     *t =
@@ -191,16 +240,40 @@ static hearth_status take_mxfp4(folder_reader *r, const tensor_rule *rule, const
     return HEARTH_OK;
 }
 
+/* DeepSeek V4: of an expert's matrix rows of 4-bit numbers, two in a byte, of which each 32 share a scale. */
+static hearth_status take_fp4(folder_reader *r, const stored_tensor *stored, stored_tensor *t)
+{
+    const stored_tensor *scales = find_other(r, stored->name, weight_ending, scale_ending);
+    const number_traits *mxfp4 = &number_formats[FORMAT_MXFP4];
+    if (t->rank != 2 || t->shape[0] % 16 != 0)
+        return refuse(r, stored, "is not of rows of blocks of 16 bytes");
+    uint64_t blocks = t->shape[0] / 16, count = t->shape[1];
+    if (!is_of(scales, POWER) || scales->shape[0] != blocks || scales->shape[1] != count || scales->shape[2] != 1)
+        return refuse(r, stored, "has no scale of one byte for each 16");
+    scaled_rows *rows = NULL;
+    TRY(new_rows(r, stored, 1, &rows));
+    rows->kind = SCALED_MXFP4;
+    rows->scales[0] = scales->data;
+    t->format = FORMAT_MXFP4;
+    t->foreign = NULL;
+    t->shape[0] = blocks * mxfp4->block_values;
+    t->size_bytes = (size_t)(blocks * count) * mxfp4->block_bytes;
+    t->scaled = rows;
+    return HEARTH_OK;
+}
+
 bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored)
 {
+    bool experts = rule->flags & TENSOR_EXPERTS;
     if (r->scaled == FOLDER_F8)
-        return stored->foreign && strcmp(stored->foreign, F8) == 0;
-    return r->scaled == FOLDER_MXFP4 && (rule->flags & TENSOR_EXPERTS) && ends_with(stored->name, blocks_ending) &&
-           stored->foreign && strcmp(stored->foreign, BYTE) == 0;
+        return is_of(stored, F8) || (experts && (is_of(stored, SIGNED_BYTE) || is_of(stored, BYTE)));
+    return r->scaled == FOLDER_MXFP4 && experts && ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);
 }
 
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
                                  stored_tensor *t)
 {
-    return r->scaled == FOLDER_F8 ? take_f8(r, rule, stored, t) : take_mxfp4(r, rule, stored, t);
+    if (r->scaled == FOLDER_F8)
+        return is_of(stored, F8) ? take_f8(r, rule, stored, t) : take_fp4(r, stored, t);
+    return take_mxfp4(r, rule, stored, t);
 }

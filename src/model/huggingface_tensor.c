@@ -192,6 +192,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
     uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
     if (r->ternary != TERNARY_NONE && strchr(rule->name, '%') && rule->rows != DIMENSION_NONE)
         TRY(folder_make_ternary(r, stored, t));
+    TRY(folder_narrow_numbers(r, rule, t));
     if (t->foreign) /* it has neither values nor a format; binding refuses it */
         return HEARTH_OK;
     TRY(folder_divide_heads(r, rule, t));

@@ -303,8 +303,11 @@ static hearth_status read_predictor(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* The values of expert_gating_func that are supported. */
-enum { GATING_FUNC_SOFTMAX = 1, GATING_FUNC_SIGMOID = 2, GATING_FUNC_SOFTMAX_OF_CHOSEN = 3 };
+const uint32_t hyper_gating_functions[ROUTER_SCORINGS] = {
+    [ROUTER_SOFTMAX] = 1, [ROUTER_SIGMOID] = 2, [ROUTER_ROOT_SOFTPLUS] = 4};
+
+/* That of a softmax over the chosen ones, which is what shares of all experts become that are divided by their sum. */
+#define SOFTMAX_OF_CHOSEN 3
 
 /* Returns whether experts are chosen by a correction too, as the first layer that has them says. */
 static bool has_correction(const hyper_reader *r, uint32_t layer)
@@ -318,10 +321,14 @@ static hearth_status read_scoring(const hyper_reader *r, router_shape *out)
     uint32_t function = 0, dense = 0;
     bool found;
     TRY(hyper_size(r, "expert_gating_func", &function, &found));
-    if (function > GATING_FUNC_SOFTMAX_OF_CHOSEN)
+    bool known = function == 0 || function == SOFTMAX_OF_CHOSEN;
+    out->scoring = function == SOFTMAX_OF_CHOSEN ? ROUTER_SOFTMAX : out->scoring;
+    for (router_scoring i = 0; i < ROUTER_SCORINGS && !known; i++) {
+        known = hyper_gating_functions[i] == function;
+        out->scoring = known ? i : out->scoring;
+    }
+    if (!known)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
-    if (function > 0)
-        out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
     if (function == 0 && r->family->latent_attention && has_correction(r, dense))
         out->scoring = ROUTER_SIGMOID;
@@ -333,7 +340,10 @@ static hearth_status read_router(const hyper_reader *r, uint32_t layer, router_s
 {
     bool found;
     char key[KEY_SIZE];
+    uint32_t by_token = 0;
+    TRY(hyper_size(r, "hash_layer_count", &by_token, &found));
     *out = (router_shape){.scoring = r->family->scoring,
+                          .by_token = r->family->summaries && layer < by_token,
                           .shares = !r->family->file_unshared,
                           .early = r->family->router_early,
                           .weighs_input = r->family->input_shares,
@@ -614,7 +624,7 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         if (l->mixer == MIXER_ATTENTION) {
             TRY(hyper_read_heads(&r, i));
             TRY(hyper_read_attention(&r, i));
-            TRY(hyper_read_choice(&r, i));
+            TRY(f->summaries ? hyper_read_summaries(&r, i) : hyper_read_choice(&r, i));
         }
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         ffn.shared_threshold = ffn.threshold;
@@ -654,12 +664,13 @@ float hyper_score_gain(const hyperparameters *h, uint32_t position)
 bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned needs)
 {
     bool windowed = l->attention.window > 0;
-    unsigned has = (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
-                   (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
-                   (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) |
-                   (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0) |
-                   (l->attention.index.head_count > 0 ? NEEDS_INDEX : 0) | (l->ngrams ? NEEDS_NGRAMS : 0) |
-                   (h->ngrams.longest > 0 ? NEEDS_NGRAM_TABLES : 0);
+    unsigned has =
+        (l->attention.query_rank > 0 ? NEEDS_QUERY_RANK : NEEDS_NO_QUERY_RANK) |
+        (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
+        (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0) | (l->recurrent.ranks[MAP_VALUE] > 0 ? NEEDS_VALUE_RANK : 0) |
+        (l->attention.index.head_count > 0 ? NEEDS_INDEX : 0) | (l->ngrams ? NEEDS_NGRAMS : 0) |
+        (h->ngrams.longest > 0 ? NEEDS_NGRAM_TABLES : 0) | (l->attention.summary.together > 0 ? NEEDS_SUMMARIES : 0) |
+        (l->ffn.router.by_token ? NEEDS_TOKEN_EXPERTS : NEEDS_CHOSEN_EXPERTS);
     return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
@@ -689,6 +700,11 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_INDEX_HEADS] = a->index.head_count,
         [DIMENSION_INDEX_LENGTH] = a->index.head_length,
         [DIMENSION_POOL] = a->pool,
+        [DIMENSION_SUMMARY] = (uint64_t)a->summary.parts * key_width(a),
+        [DIMENSION_TOGETHER] = a->summary.together,
+        [DIMENSION_INDEX_SUMMARY] = (uint64_t)a->summary.parts * a->index.head_length,
+        [DIMENSION_OUTPUT_GROUP] = a->output_groups > 0 ? read_width(a) / a->output_groups : 0,
+        [DIMENSION_EXPERTS_USED] = l->ffn.router.used,
         [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_GATES] = gate_width(a),
         [DIMENSION_KEY] = key_width(a),

@@ -37,6 +37,9 @@ typedef struct size_setting {
 #define PER_LAYER_TOKENS "per_layer_token_embd.weight"
 #define FIRST_LAUREL     "blk.0.laurel_l.weight"
 
+/* The number by which files call each way to make scores (expert_gating_func). */
+extern const uint32_t hyper_gating_functions[ROUTER_SCORINGS];
+
 /* Largest length of a head. */
 #define HEAD_LIMIT (1u << 16)
 /* Most neurons of a layer, of all its experts together. */

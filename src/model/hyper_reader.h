@@ -1,5 +1,5 @@
 /* hyper_reader.h - what the files share that read hyperparameters: hyper.c, hyper_attention.c for attention,
- * hyper_mixer.c for other mixers, and hyper_ngrams.c for n-grams. */
+ * hyper_mixer.c for other mixers, hyper_ngrams.c for n-grams and hyper_summaries.c for summaries. */
 #ifndef MODEL_HYPER_READER_H
 #define MODEL_HYPER_READER_H
 
@@ -44,6 +44,10 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r);
 hearth_status hyper_read_rotation(const hyper_reader *r);
 /* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
 hearth_status hyper_read_growth(const hyper_reader *r);
+
+/* In hyper_summaries.c. Reads what DeepSeek V4's attention has that others have not: summaries, which of them are chosen, and matrices
+ * of groups of heads. */
+hearth_status hyper_read_summaries(const hyper_reader *r, uint32_t layer);
 
 /* In hyper_ngrams.c. Reads the shape of n-grams, and which layers add them; nothing where there are none. */
 hearth_status hyper_read_ngrams(const hyper_reader *r);

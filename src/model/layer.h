@@ -17,6 +17,7 @@ typedef struct rotary {
     uint32_t pairs;                     /* rotated pairs of a head; its other values stay as they are          */
     uint32_t first;                     /* pairs of the model's rotaries before this one: where its angles lie */
     uint32_t back;                      /* a token has the angles of the position so far before its own        */
+    bool last;                          /* the rotated values are the last of a head, not its first            */
     float magnitude;                    /* yarn's factor on cosine and sine; 1                                 */
     const double *frequencies;          /* [pairs] radians per position, scaling included; double, so that angles at
                                            large positions stay accurate */
@@ -33,6 +34,20 @@ typedef struct index_shape {
     const rotary *pool_rotary;          /* of those, by the last token of a pool: the angles of its first          */
 } index_shape;
 
+/* Summaries of neighbouring positions (compressed attention of DeepSeek V4). Beside the positions in its window a token sees keys
+ * that stand for so many positions each, counted from the first: those of all whole groups of them. With v and g, products of
+ * the input of each position, and b, a bias by its place in the group, the key's column i is
+ *
+ *   sum over positions of v_i exp(g_i + b_i) / sum over positions of exp(g_i + b_i)
+ *
+ * normed, and turned to the group's first position. Where summaries overlap, v, g and b have two parts, and the sums go over the
+ * first part of the group before (of the first group: nothing) and the second part of their own. */
+typedef struct summary_shape {
+    uint32_t together;                  /* positions of a summary, which divide KV_PAGE; 0: there are none */
+    uint32_t parts;                     /* 2 where summaries overlap, else 1                      */
+    const rotary *rotary;               /* by the last token of a group the angles of its first   */
+} summary_shape;
+
 /* What attention computes: out = softmax(scale * q . k) v, by heads. */
 typedef struct attention_shape {
     uint32_t head_count;
@@ -47,6 +62,8 @@ typedef struct attention_shape {
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
     bool norm_values;                   /* values are normed, each head alone, without weights    */
     bool norm_plain;                    /* and so are queries and keys                            */
+    bool norm_queries;                  /* queries are, and keys by norms of their own            */
+    bool one_key;                       /* keys are the values, too: one matrix makes both        */
     bool norm_turned;                   /* queries and keys are normed after the rotation. Keys then have no weights, and lie so in
                                            the cache; those of queries are the products of both    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
@@ -62,6 +79,11 @@ typedef struct attention_shape {
     uint32_t value_length;              /* V; without latent attention the values of a value, at most those of a key */
     uint32_t query_rank;                /* values between two matrices that make the queries; 0: one matrix makes them */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
+    const rotary *back_rotary;          /* turns what heads have read by the opposite angles; NULL: nothing does */
+    /* Between what heads have read and the output matrix lies one matrix for each of so many groups of neighbouring heads, which
+     * makes so many values of it; 0: none does. */
+    uint32_t output_groups, output_rank;
+    summary_shape summary;
     /* Chosen positions (DeepSeek Sparse Attention, arXiv 2512.02556). Of more positions than `chosen` a token sees those with the
      * highest scores, of equal ones the first. Heads of their own score them: each has a query, made of what makes those of
      * latent attention, and a weight; they share one key, which is cached as those of attention are:
@@ -71,7 +93,10 @@ typedef struct attention_shape {
      * Where `pool` positions, counted from the first, share a score, their key is a mean of theirs, column by column, with weights
      * softmax(gate + bias) over them. Those after the last whole pool are seen, too. In some models (Qwen Sparse Attention) the mean
      * is plain, and is normed and turned to the pool's first position; then heads weigh the same, and their queries are made of the
-     * layer's input (index_shape.plain). */
+     * layer's input (index_shape.plain).
+     *
+     * Where there are summaries, a pool is a summary, and these are chosen: of keys so many `chosen / pool`. What scores them are
+     * summaries, too, with keys of the length of index_shape. */
     uint32_t chosen;                    /* 0: all                                                 */
     uint32_t pool;                      /* positions that share a score, and are chosen together; 1 */
     uint32_t chosen_back;               /* the layer so many layers before has chosen them; 0: this one does */
@@ -139,7 +164,7 @@ typedef struct recurrent_shape {
                                            0 is a whole matrix                           */
     float decay_floor;                  /* of KDA, below 0: see above; 0: none                    */
     bool gate_logistic;                 /* of DELTA: the gate on the result goes through the logistic function, not silu */
-    uint32_t more;                      /* values that the layer's n-grams keep of a sequence (ngram_shape) */
+    uint32_t more;                      /* values that the layer's n-grams (ngram_shape) or summaries keep of a sequence */
 } recurrent_shape;
 
 /* Returns the values of all heads of a token. */
@@ -175,6 +200,7 @@ typedef struct router_shape {
     uint32_t group_count, group_used;   /* neighbouring experts form groups; only so many groups with the best two
                                            experts stay; 0 or 1: no groups                        */
     router_scoring scoring;
+    bool by_token;                      /* each token has its experts, whatever their scores (model_layer.token_experts) */
     bool shares;                        /* divided by the sum of the chosen ones                  */
     bool early;                         /* it reads what enters the layer; false: what its experts read, or, where it has
                                            a norm of its own, the residual stream normed by that */
@@ -367,7 +393,7 @@ typedef struct low_rank_map {
 typedef struct model_layer {
     mixer_kind mixer;
     attention_shape attention;          /* of MIXER_ATTENTION, else zero                          */
-    recurrent_shape recurrent;          /* of MIXER_RECURRENT, else zero                          */
+    recurrent_shape recurrent;          /* of MIXER_RECURRENT; of others only `more`, where they keep something */
     ffn_shape ffn;
     layer_wiring wiring;
 
@@ -387,7 +413,13 @@ typedef struct model_layer {
                                            values: where a file has both in one, of which the next two are made     */
     matrix key_up;                      /* [H * C][n]  of each head its C rows            */
     matrix value_up;                    /* [H * V][C]                                     */
-    /* Chosen positions, with letters as in index_shape. */
+    /* Without it, queries may be made by two matrices as well. */
+    matrix output_in;                   /* [output_groups * output_rank][R / output_groups] */
+    /* Summaries, with K as above and P parts: of values, and of gates. */
+    matrix summary_value, summary_gate; /* [P * K][d]                                     */
+    const float *summary_bias;          /* [together][P * K]  of gates                    */
+    norm_weights summary_norm;          /* [K]                                            */
+    /* Chosen positions, with letters as in index_shape. Of summaries I is P * I, but in the norm. */
     matrix index_query;                 /* [J * I][query_rank]  of what query_in makes; of plain pools [J * I][d] */
     matrix index_key;                   /* [I][d]                                         */
     norm_weights index_key_norm;        /* [I]  by mean and deviation, whatever the model's norms do, but of plain pools */
@@ -436,6 +468,7 @@ typedef struct model_layer {
 
     norm_weights ffn_norm;              /* [d]                                            */
     matrix router;                      /* [expert_count][d]                              */
+    const int32_t *token_experts;       /* [vocabulary_size][used]  that a token uses, whatever their scores; NULL: they choose */
     const float *router_bias;           /* [expert_count] of its scores, or NULL          */
     const float *router_correction;     /* [expert_count] added to scores for choosing alone, or NULL */
     /* Of a layer with experts the matrices of all experts, one expert's rows after the other's. */
@@ -487,7 +520,7 @@ static inline const float *layer_first_bias(const model_layer *l)
     return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
 }
 /* The matrices of a mixer, of attention or a recurrent one. */
-#define MIXER_MATRICES (18 + 2 * LOW_RANK_MAPS)
+#define MIXER_MATRICES (21 + 2 * LOW_RANK_MAPS)
 /* Lists them; those that the layer does not have have no data. */
 static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[MIXER_MATRICES])
 {
@@ -499,6 +532,9 @@ static inline void layer_mixer_matrices(const model_layer *l, const matrix *out[
                                                &l->query_in,
                                                &l->key_up,
                                                &l->value_up,
+                                               &l->output_in,
+                                               &l->summary_value,
+                                               &l->summary_gate,
                                                &l->index_query,
                                                &l->index_key,
                                                &l->index_weight,
@@ -570,10 +606,15 @@ static inline uint32_t value_width(const attention_shape *a)
 {
     return a->kv_head_count * a->value_length;
 }
-/* Returns the values that a head reads, in latent attention all of a key; and those of all heads together. */
+/* Return whether what is cached of a position is one key for all; the values that a head reads, then all of a key; and those of
+ * all heads together. */
+static inline bool keys_are_values(const attention_shape *a)
+{
+    return a->compressed > 0 || a->one_key;
+}
 static inline uint32_t read_length(const attention_shape *a)
 {
-    return a->compressed > 0 ? a->head_length : a->value_length;
+    return keys_are_values(a) ? a->head_length : a->value_length;
 }
 static inline uint32_t read_width(const attention_shape *a)
 {
@@ -582,28 +623,33 @@ static inline uint32_t read_width(const attention_shape *a)
 /* Returns the values of a position that the output matrix reads. */
 static inline uint32_t result_width(const attention_shape *a)
 {
-    return a->head_count * a->value_length;
+    return a->output_groups > 0 ? a->output_groups * a->output_rank : a->head_count * a->value_length;
 }
-/* What a cache has of each position: so many heads with a key and a value; value_length 0: without, where keys are values too or
- * there is nothing else to read. */
+/* What a cache has of each position, or of so many positions together: so many heads with a key and a value; value_length 0: without,
+ * where keys are values too or there is nothing else to read. */
 typedef struct cached_keys {
-    uint32_t heads, head_length, value_length;
+    uint32_t heads, head_length, value_length, together;
 } cached_keys;
-/* Return those of attention, and those by which a layer chooses positions, with the gates of pools as values; heads 0: it does
- * not. */
+/* Return those of attention; its summaries; and those by which a layer chooses positions, with the gates of pools as values. heads 0:
+ * it has none. */
 static inline cached_keys attention_keys(const attention_shape *a)
 {
-    return (cached_keys){a->kv_head_count, a->head_length, a->compressed > 0 ? 0 : a->value_length};
+    return (cached_keys){a->kv_head_count, a->head_length, keys_are_values(a) ? 0 : a->value_length, 1};
+}
+static inline cached_keys summary_keys(const attention_shape *a)
+{
+    return (cached_keys){a->summary.together > 0, a->head_length, 0, a->summary.together};
 }
 static inline cached_keys index_keys(const attention_shape *a)
 {
-    bool gates = a->pool > 1 && !a->index.plain;
-    return (cached_keys){a->index.head_count > 0, a->index.head_length, gates ? a->index.head_length : 0};
+    bool summaries = a->summary.together > 0, gates = a->pool > 1 && !a->index.plain && !summaries;
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, gates ? a->index.head_length : 0,
+                         summaries ? a->summary.together : 1};
 }
 /* Returns what is read of those to score a pool. */
 static inline cached_keys scored_keys(const attention_shape *a)
 {
-    return (cached_keys){a->index.head_count > 0, a->index.head_length, 0};
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, 0, 1};
 }
 /* Returns the most positions that a token sees of chosen ones and those after the last pool: the first token with as many before it
  * does not see them all. 0: they are not chosen. */
@@ -616,7 +662,13 @@ static inline uint32_t attention_sees(const attention_shape *a)
 {
     return a->window > 0 ? a->window : choice_limit(a);
 }
-/* Returns the values of a position. */
+/* Returns how many summaries a token at a position sees. */
+static inline uint32_t summaries_seen(const attention_shape *a, uint32_t position)
+{
+    uint32_t whole = a->summary.together > 0 ? (position + 1) / a->summary.together : 0;
+    return a->chosen > 0 && whole > a->chosen / a->pool ? a->chosen / a->pool : whole;
+}
+/* Returns the values of a position, or of those that are together. */
 static inline uint32_t cached_width(cached_keys keys)
 {
     return keys.heads * (keys.head_length + keys.value_length);

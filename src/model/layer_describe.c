@@ -74,6 +74,9 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
         say(out, size, ", %u together, and those after the last %u", a->pool, a->pool);
     if (a->index.head_count == 0 && a->chosen > 0)
         say(out, size, ", sees the positions that layer %u chooses", layer - a->chosen_back);
+    if (a->summary.together > 0)
+        say(out, size, ", and summaries of %u positions%s", a->summary.together,
+            a->summary.parts > 1 ? ", which overlap" : "");
     if (a->window > 0)
         say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
     if (a->norm_plain)
@@ -161,12 +164,15 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
 
 static void describe_experts(char *out, size_t size, const model_layer *l)
 {
-    static const char *const scorings[] = {[ROUTER_SOFTMAX] = "softmax", [ROUTER_SIGMOID] = "sigmoid"};
+    static const char *const scorings[ROUTER_SCORINGS] = {
+        [ROUTER_SOFTMAX] = "softmax", [ROUTER_SIGMOID] = "sigmoid", [ROUTER_ROOT_SOFTPLUS] = "the root of softplus"};
     const ffn_shape *f = &l->ffn;
     const router_shape *r = &f->router;
     if (r->expert_count == 0)
         return;
     say(out, size, "%u of %u, by %s", r->used, r->expert_count, scorings[r->scoring]);
+    if (r->by_token)
+        say(out, size, ", which each token has in a table");
     if (l->router_correction)
         say(out, size, " with a correction");
     if (r->group_count > 1)

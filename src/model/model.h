@@ -71,7 +71,8 @@ struct hearth_model {
     norm_weights per_layer_norm;        /* [p]                                            */
     matrix stream_in, stream_out;       /* [(S - 1) * d][d]  to the other streams, and back */
     norm_weights output_norm;           /* [d]; none where gates end the streams          */
-    gated_connection end_gates;         /* what makes one of the streams                  */
+    gated_connection end_gates;         /* what makes one of the streams, or ...          */
+    stream_connection end_connection;   /* ... weighs them, with [S] of what blocks read alone; without either the mean is taken */
     matrix ngram_rows;                  /* [row_count][row_length] as in ngram_shape      */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
@@ -100,8 +101,10 @@ typedef struct layer_sizes {
     uint32_t query, key;                /* Q, K as in model_layer                         */
     uint32_t gated_query;               /* 2 Q where queries and gates are one matrix, else the gates */
     uint32_t result;                    /* what output matrices of attention read         */
-    uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, ..., H * (n + r) */
-    uint32_t head_in, head_out;         /* n or C, C or V                                 */
+    uint32_t latent_heads, query_rank, short_query; /* of latent attention, with letters as in attention_shape: H, or groups
+                                                       of heads, ..., H * (n + r) */
+    uint32_t head_in, head_out;         /* n or C, C or V; of groups of heads what they have read, and output_rank */
+    uint32_t summary;                   /* values that summaries are made of; 0: there are none */
     uint32_t chosen, index_heads, index_length; /* of chosen positions: the most that are seen, J, I; 0: no layer chooses */
     uint32_t pool;                      /* positions of those that share a score          */
     uint32_t connections;               /* hyper_connections                              */

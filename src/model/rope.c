@@ -158,6 +158,12 @@ hearth_status rope_read_window(rope_settings *out, const family *f, const checkp
     return read_number(&out->base, &found, f, c, "rope.freq_base_swa", 1, error);
 }
 
+hearth_status rope_read_base(double *out, const family *f, const checkpoint *c, const char *name, hearth_error *error)
+{
+    bool found;
+    return read_number(out, &found, f, c, name, 1, error);
+}
+
 hearth_status rope_yarn_growth(const family *f, const checkpoint *c, double *out, hearth_error *error)
 {
     double factor = 1, m = 0;

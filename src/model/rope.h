@@ -38,6 +38,9 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
 hearth_status rope_read_window(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
                                hearth_error *error);
 
+/* Reads a base under a key of its own; *out stays where there is none. */
+hearth_status rope_read_base(double *out, const family *f, const checkpoint *c, const char *name, hearth_error *error);
+
 /* Computes frequencies [pairs]. They are divided by factors [pairs] before any other scaling; NULL: no factors. */
 void rope_frequencies(const rope_settings *s, const float *factors, double *frequencies);
 

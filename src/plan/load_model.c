@@ -50,23 +50,33 @@ static double position_values(const model_layer *l)
     return l->mixer == MIXER_ATTENTION ? (double)cached_width(attention_keys(&l->attention)) : 0;
 }
 
-static double score_values(const model_layer *l)
+/* Returns the share of a position in summaries. */
+static double summary_values(const model_layer *l)
 {
-    return (double)cached_width(index_keys(&l->attention));
+    cached_keys keys = summary_keys(&l->attention);
+    return keys.heads > 0 ? (double)cached_width(keys) / keys.together : 0;
 }
 
-/* Returns those that are read to score a position. */
+static double score_values(const model_layer *l)
+{
+    cached_keys keys = index_keys(&l->attention);
+    return (double)cached_width(keys) / keys.together;
+}
+
+/* Returns those that are read to score a position, or of summaries that are all seen. */
 static double read_to_score(const model_layer *l)
 {
     const attention_shape *a = &l->attention;
-    return a->index.head_count > 0 ? (double)cached_width(scored_keys(a)) / a->pool : 0;
+    if (a->index.head_count > 0)
+        return (double)cached_width(scored_keys(a)) / a->pool;
+    return a->chosen > 0 ? 0 : summary_values(l);
 }
 
 static double state_values(const model_layer *l)
 {
     const recurrent_shape *r = &l->recurrent;
     if (l->mixer != MIXER_RECURRENT)
-        return 0;
+        return (double)r->more;
     return (double)recurrent_width(r) * r->key_length + (double)recurrent_channels(r) * (r->window - 1) + r->more;
 }
 
@@ -213,6 +223,8 @@ static const char *lacks(const model_layer *l, const engine_layer *e)
         return "its selector does not run there";
     if (e->rows)
         return "neurons of it are left out";
+    if (device_lacks(l))
+        return "devices do not compute what it has";
     if (l->ffn.router.expert_count > 0 && !e->down_t.data && !device_takes_stock_experts(l, e->selector))
         return "its experts have no row per neuron, which `hearth pack` gives them";
     return NULL;
@@ -298,8 +310,9 @@ static hearth_status describe_layer(describer *d, layer_load *to, uint32_t layer
                        .lacks = lacks(l, e),
                        .mixer_bytes = (double)layer_mixer_bytes(l),
                        .score_bytes = (double)layer_scoring_bytes(l),
-                       .kv_bytes =
-                           l->attention.keys_back == 0 ? (position_values(l) + score_values(l)) * d->value_bytes : 0,
+                       .kv_bytes = l->attention.keys_back == 0
+                                       ? (position_values(l) + summary_values(l) + score_values(l)) * d->value_bytes
+                                       : 0,
                        .kv_read_bytes = position_values(l) * d->value_bytes,
                        .kv_score_bytes = read_to_score(l) * d->value_bytes,
                        .window = attention_sees(&l->attention),

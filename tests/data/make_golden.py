@@ -31,6 +31,7 @@ from rwkv7 import Rwkv7
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, GREEDY, VOCABULARY = 24, 16, 272
+LONG = {"deepseek4": 150, "deepseek4-whole": 130, "deepseek4-fp4": 130}  # prompts of other lengths
 SMALLEST_CHOICE = 1e-4  # between scores of positions that are chosen and others, which have a deviation of about 1
 SMALLEST_GAP = 0.005  # between the best two logits of every greedy step, so that rounding cannot change which is best
 
@@ -207,7 +208,7 @@ def eight_bits(base, block=None):
 
 
 # llama.cpp takes the sizes of chunks for granted
-NO_GGUF = ["llama4-chunks"]
+NO_GGUF = ["llama4-chunks", "deepseek4-fp4"]
 
 CASES = {
     "llama4": llama4(),
@@ -433,6 +434,31 @@ CASES["qwen3-8-next"] = qwen4_exp()
 # every position is seen, as in llama.cpp; its choices take up to three positions more than transformers'
 CASES["qwen3-8-next-pairs"] = qwen4_exp(indexer_budget=128, indexer_compress_ratio=16, hc_count=2, hc_lowrank=20, ple_layer_ids=[1],
                                         ple_conv_kernel_size=3, ngram_size=2, heads_per_ngram=4, split_ngram_parts=1)
+
+
+def deepseek4(**settings):
+    """DeepSeek V4 under the names of its own config. Summaries of 128 positions need a long prompt (LONG)."""
+    out = case("DeepseekV4ForCausalLM", "deepseek_v4", **{**dict(
+        num_hidden_layers=6, max_position_embeddings=512, num_key_value_heads=1, head_dim=64, qk_rope_head_dim=8, q_lora_rank=24,
+        o_groups=2, o_lora_rank=20, sliding_window=16, compress_ratios=[0, 4, 128, 4, 128, 4], compress_rope_theta=160000,
+        index_n_heads=16, index_head_dim=64, index_topk=6, hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, n_routed_experts=8,
+        n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=24, scoring_func="sqrtsoftplus", norm_topk_prob=True,
+        routed_scaling_factor=1.5, num_hash_layers=2, swiglu_limit=1.5, attention_bias=False, rope_theta=10000,
+        rope_scaling={"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 64}),
+        **settings})
+    del out["intermediate_size"]
+    return out
+
+
+CASES["deepseek4"] = deepseek4()
+# every summary is seen
+CASES["deepseek4-whole"] = deepseek4(num_hidden_layers=4, compress_ratios=[4, 128, 0, 4], num_hash_layers=0, index_topk=64, head_dim=128,
+                                     qk_rope_head_dim=16, o_groups=4, o_lora_rank=12, sliding_window=32, index_head_dim=128,
+                                     rope_scaling=None, hc_sinkhorn_iters=5, hc_eps=1e-5, swiglu_limit=10.0, max_position_embeddings=256)
+# as it was published: floats of 8 bits, experts of 4
+CASES["deepseek4-fp4"] = deepseek4(num_hidden_layers=3, compress_ratios=[4, 128, 4, 0], moe_intermediate_size=32, num_hash_layers=1,
+                                   expert_dtype="fp4", quantization_config={"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0",
+                                                                            "weight_block_size": [8, 32], "activation_scheme": "dynamic"})
 # a layer that sees everything rotates, the next one with a window does not
 SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
              logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
@@ -465,7 +491,7 @@ def draw(name, tensor, random, tied):
         values = values * 0.2 + float(tensor.float().mean().round())
     elif "conv1d" in name or "conv.conv" in name:
         values = values * 0.5
-    elif name.endswith("_hc.scale"):
+    elif name.endswith(("_hc.scale", ".hc_scale")):
         values = values * 0.2 + 1
     elif len(shape) == 1:
         values = values * 0.2
@@ -496,6 +522,11 @@ def make_model(name, seed):
     model, random = drawn(kind.from_config(config), config, name, seed)
     if settings["model_type"] == "kimi_linear":
         model.save_pretrained = lambda folder, **_: save_kimi(model, folder)
+    if settings["model_type"] == "deepseek_v4" and stored:
+        round_deepseek4(model, CASES[name]["quantization_config"])
+        return model, random
+    if settings["model_type"] == "deepseek_v4":
+        model.save_pretrained = types.MethodType(save_deepseek4, model)
     if stored:
         {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}[stored](model, CASES[name]["quantization_config"])
     return model, random
@@ -696,6 +727,77 @@ def save_kimi(model, folder):
     save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
+def power_of(largest, most):
+    """The exponents by which values up to `largest` are divided, so that they are at most `most`."""
+    return torch.ceil(torch.log2(largest.clamp(min=2.0**-100) / most))
+
+
+def round_deepseek4(model, settings):
+    """Rounds matrices of layers to floats of 8 bits, and those of experts to numbers of 4, with powers of two as scales, and saves those."""
+    rows, columns = settings["weight_block_size"]
+    stored, endings = {}, ("q_a_proj.weight", "q_b_proj.weight", "self_attn.kv_proj.weight", "o_a_proj.weight", "o_b_proj.weight",
+                           "gate_proj.weight", "up_proj.weight", "down_proj.weight")
+    for name, weight in model.named_parameters():
+        values = weight.data.float()
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            blocks = values.reshape(*values.shape[:2], -1, 32)
+            exponents = torch.floor(torch.log2(blocks.abs().amax(-1))) - 2
+            codes = ((blocks / torch.exp2(exponents)[..., None])[..., None] - FLOAT4).abs().argmin(-1)
+            weight.data = (FLOAT4[codes] * torch.exp2(exponents)[..., None]).reshape(values.shape)
+            stored[name] = (codes[..., 0::2] | codes[..., 1::2] << 4).flatten(2).to(torch.uint8).view(torch.int8), exponents
+        elif ".layers." in name and name.endswith(endings) and ("compressor" not in name or "q_b_proj" in name):
+            padded = torch.nn.functional.pad(values, (0, -values.shape[1] % columns, 0, -values.shape[0] % rows))
+            blocks = padded.reshape(padded.shape[0] // rows, rows, -1, columns)
+            exponents = power_of(blocks.abs().amax((1, 3)), 448)
+            codes = (blocks / torch.exp2(exponents)[:, None, :, None]).to(torch.float8_e4m3fn)
+            back = (codes.float() * torch.exp2(exponents)[:, None, :, None]).reshape(padded.shape)
+            weight.data = back[:values.shape[0], :values.shape[1]].contiguous()
+            stored[name] = codes.reshape(padded.shape)[:values.shape[0], :values.shape[1]].contiguous(), exponents
+    model.float()
+    model.save_pretrained = lambda folder, **_: save_rounded_deepseek4(model, stored, folder)
+
+
+def save_rounded_deepseek4(model, stored, folder):
+    """The names of the published files, by those of a model that is not rounded."""
+    from safetensors.torch import load_file, save_file
+    save_deepseek4(model, folder)
+    path = os.path.join(folder, "model.safetensors")
+    named = {key: value if value.dtype == torch.int64 else value.to(torch.bfloat16) for key, value in load_file(path).items()}
+    theirs = {"self_attn": "attn", "q_a_proj": "wq_a", "q_b_proj": "wq_b", "kv_proj": "wkv", "o_a_proj": "wo_a", "o_b_proj": "wo_b",
+              "mlp.": "ffn.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2", "compressor.indexer": "indexer"}
+
+    def put(key, values, exponents):
+        named[key] = values.contiguous()
+        named[key.removesuffix("weight") + "scale"] = (exponents + 127).to(torch.uint8).contiguous().view(torch.float8_e8m0fnu)
+
+    for name, (values, exponents) in stored.items():
+        key = name.removeprefix("model.")
+        for own, published in theirs.items():
+            key = key.replace(own, published) if "experts.gate_up" not in key else key.replace("mlp.", "ffn.")
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            assert key in named, key
+            put(key, values, exponents)
+            continue
+        for e in range(len(values)):
+            parts = [("w2", values[e], exponents[e])]
+            if name.endswith("gate_up_proj"):
+                half = values.shape[1] // 2
+                parts = [("w1", values[e][:half], exponents[e][:half]), ("w3", values[e][half:], exponents[e][half:])]
+            for part, codes, powers in parts:
+                put(f"{key[:key.index('experts')]}experts.{e}.{part}.weight", codes, powers)
+    save_file(named, path, metadata={"format": "pt"})
+
+
+def save_deepseek4(model, folder, **rest):
+    """As it was published: transformers leaves some of its own names."""
+    from safetensors.torch import load_file, save_file
+    type(model).save_pretrained(model, folder, **rest)
+    path = os.path.join(folder, "model.safetensors")
+    named = {key.removeprefix("model.").replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_").replace(".attn.norm.", ".attn.kv_norm."): value
+             for key, value in load_file(path).items()}
+    save_file(named, path, metadata={"format": "pt"})
+
+
 def save_bailing(model, folder):
     from safetensors.torch import save_file
     names = {"embed_tokens": "word_embeddings", "self_attn.o_proj": "attention.dense", "self_attn.q_norm": "attention.query_layernorm",
@@ -726,6 +828,9 @@ def drawn(model, config, name, seed):
     with torch.no_grad():
         state = {key: value for key, value in model.named_parameters()}
         state.update({k: v for k, v in model.named_buffers() if "bias" in k})
+        for key, table in model.named_buffers():
+            if key.endswith("tid2eid"):  # experts of each token
+                table.copy_(torch.from_numpy(np.argsort(random.random((VOCABULARY, config.n_routed_experts)))[:, :table.shape[1]]))
         for key in sorted(state):
             state[key].copy_(draw(key, state[key], random, config.tie_word_embeddings).to(state[key].dtype))
     return model.eval(), random
@@ -755,16 +860,16 @@ def logits_and_choice(model, ids, chosen):
         torch.Tensor.topk = topk
 
 
-def continue_greedily(model, random):
+def continue_greedily(model, random, prompt):
     """(ids, continuation, smallest gap between the best two logits)"""
-    ids = [1] + [int(i) for i in random.integers(3, VOCABULARY, PROMPT - 1)]
+    ids = [1] + [int(i) for i in random.integers(3, VOCABULARY, prompt - 1)]
     gap = math.inf
     for _ in range(GREEDY):
         last = logits_of(model, ids)[-1]
         best = np.argsort(last)[-2:]
         gap = min(gap, last[best[1]] - last[best[0]])
         ids.append(int(best[1]))
-    return ids[:PROMPT], ids[PROMPT:], float(gap)
+    return ids[:prompt], ids[prompt:], float(gap)
 
 
 # -------------------------------------------------------------------------------------------------------------- llama.cpp
@@ -797,11 +902,25 @@ def convert(llama_cpp, folder, path):
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
     kind.no_mtp = True
+    if published["model_type"] == "deepseek_v4":
+        keep_floats(kind)
     with torch.inference_mode():
         model = kind(Path(folder), gguf.LlamaFileType.ALL_F32, Path(path), **({"hparams": published} if own else {}))
         for converter in (model, getattr(model, "impl", model)):
             converter.set_vocab = types.MethodType(lambda self: vocabulary(self.gguf_writer), converter)
         model.write()
+
+
+def keep_floats(kind):
+    """llama.cpp's converter wants experts of 4 bits, and multiplies what was BF16 with rounded rows."""
+    def stack(self, layer, part, key):
+        names = [f"layers.{layer}.ffn.experts.{e}.{part}.weight" for e in range(self.hparams["n_routed_experts"])]
+        eager = importlib.import_module("conversion.base").LazyTorchTensor.to_eager
+        self.gguf_writer.add_tensor(self.format_tensor_name(key, layer), np.stack([eager(self.model_tensors[n]()).float().numpy() for n in names]))
+        return names
+
+    kind._write_mxfp4_expert_tensor = stack
+    kind._collect_source_dtypes = lambda self: None
 
 
 def transpose_experts(folder, to):
@@ -860,7 +979,7 @@ def make(llama_cpp, out, name):
     shutil.rmtree(folder, ignore_errors=True)
     for seed in range(100):
         model, random = make_model(name, seed)
-        ids, greedy, gap = continue_greedily(model, random)
+        ids, greedy, gap = continue_greedily(model, random, LONG.get(name, PROMPT))
         text = CASES[name].get("text_config", CASES[name])
         chosen = text.get("index_topk", text.get("indexer_budget", 0)) // text.get("index_kpool", text.get("indexer_compress_ratio", 1))
         logits, choice = logits_and_choice(model, ids + greedy, chosen)
