@@ -100,7 +100,7 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
  * matrices. */
 static hearth_status check_format(const binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
-    bool vector = rule->rows == DIMENSION_NONE || (rule->flags & TENSOR_FLAT);
+    bool vector = rule->rows == DIMENSION_NONE; /* llama.cpp rounds what has rows, though nothing multiplies it */
     const char *expected = NULL;
     if (rule->flags & TENSOR_INTEGERS)
         expected = t->format == FORMAT_I32 ? NULL : "numbers of neurons or experts must be i32";

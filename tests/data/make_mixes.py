@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 # One of each kind of mixer, latent attention both ways, and those whose matrices have roles or exceptions of their own.
-FAMILIES = ["cohere2-moe", "deci", "deepseek2-lite", "deepseek3", "deepseek32", "falcon-40b", "falcon-7b", "gemma3n", "gemma4-e", "glm-dsa", "glm5-next", "qwen3-8-next",
+FAMILIES = ["cohere2-moe", "deci", "deepseek2-lite", "deepseek3", "deepseek32", "deepseek4", "falcon-40b", "falcon-7b", "gemma3n", "gemma4-e", "glm-dsa", "glm5-next", "qwen3-8-next",
             "gpt2", "granite-hybrid-moe", "kimi-linear", "lfm2-moe", "ling3", "llama4", "mimo2", "mistral4", "mixtral", "nemotron-h-moe", "phi3", "plm",
             "qwen3-5-moe", "qwen3-next", "rwkv7", "smallthinker"]
 MIXES = ["q2_k", "q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m", "iq4_xs", "q8_0"]
@@ -24,8 +24,8 @@ def formats(gguf, path):
     """Returns {name with * for the layer: [format of each layer that has it]} of the matrices of a file."""
     by_name = {}
     for tensor in gguf.GGUFReader(path).tensors:
-        if sum(n > 1 for n in tensor.shape) < 2 or tensor.name.endswith("ple_conv1d.weight"):
-            continue  # no matrix that vectors are multiplied with: hearth keeps it as float32, llama.cpp makes it F16
+        if sum(n > 1 for n in tensor.shape) < 2 or tensor.name.endswith(("ple_conv1d.weight", "compressor_ape.weight")):
+            continue  # no matrix that vectors are multiplied with: hearth keeps it as float32, llama.cpp rounds it
         layer = re.match(r"blk\.(\d+)\.", tensor.name)
         name = re.sub(r"^blk\.\d+\.", "blk.*.", tensor.name)
         by_name.setdefault(name, []).append((int(layer[1]) if layer else 0, tensor.tensor_type.name.lower()))
