@@ -162,6 +162,12 @@ static const struct example {
      "parameter>\n<" DSML "parameter name=\"i\" string=\"false\">3</" DSML "parameter>\n</" DSML "invoke>\n</" DSML
      "function_calls>",
      "[f {\"s\":\"3\",\"i\":3}]"},
+    {DSML "tool_calls>",
+     "Hm\n\n<" DSML "tool_calls>\n<" DSML "invoke name=\"f\">\n<" DSML
+     "parameter name=\"s\" string=\"true\">a <b>\n</" DSML "parameter>\n<" DSML
+     "parameter name=\"i\" string=\"false\">3</" DSML "parameter>\n</" DSML "invoke>\n<" DSML
+     "invoke name=\"g\">\n</" DSML "invoke>\n</" DSML "tool_calls>",
+     "Hm\n\n[f {\"s\":\"a <b>\\n\",\"i\":3}][g {}]"},
     /* Kimi */
     {"<|tool_call_begin|>",
      "\1<|tool_calls_section_begin|>\2\1<|tool_call_begin|>\2functions.f:0\1<|tool_call_argument_begin|>\2{\"s\": "

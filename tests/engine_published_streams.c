@@ -1,5 +1,5 @@
-/* engine_published_streams.c - folders of models with several connected streams of the residual, GLM-5.3-Flash and
- * Qwen3.8-Flash-Next, as they were published and as they may be (engine_published.c: others). */
+/* engine_published_streams.c - folders of models with several connected streams of the residual, GLM-5.3-Flash,
+ * Qwen3.8-Flash-Next and DeepSeek V4, as they were published and as they may be (engine_published.c: others). */
 #include "published.h"
 
 /* ------------------------------------------------------------------ GLM-5.3-Flash */
@@ -244,9 +244,81 @@ static void qwen_refused(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ DeepSeek V4 */
+
+/* Returns its config with a value changed; NULL: left out. */
+static json_t *deepseek_with(const char *key, json_t *value)
+{
+    json_t *config = config_of("deepseek4");
+    assert_int_equal(value ? json_object_set_new(config, key, value) : json_object_del(config, key), 0);
+    return config;
+}
+
+/* What guesses a token ahead is left out, and the list of ratios goes on with its blocks. */
+static bool add_guess(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    stored_tensor other = *t;
+    other.name = "mtp.0.e_proj.weight";
+    if (strcmp(t->name, "norm.weight") == 0)
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return false;
+}
+
+static void deepseek_as_published(void **state)
+{
+    (void)state;
+    json_t *config = deepseek_with("compress_ratios", json_pack("[i,i,i,i,i,i,i]", 0, 4, 128, 4, 128, 4, 0));
+    json_object_set_new(config, "num_nextn_predict_layers", json_integer(1));
+    json_object_set_new(config, "expert_dtype", json_string("fp4"));
+    json_object_set_new(config, "topk_method", json_string("noaux_tc"));
+    expect_same("deepseek4", config, add_guess);
+    expect_same("deepseek4", deepseek_with("compress_rope_theta", NULL), NULL); /* 160000, as it is here */
+}
+
+static void deepseek_refused(void **state)
+{
+    (void)state;
+    static const char name[] = "deepseek4";
+    expect_refused(name, deepseek_with("compress_ratios", json_pack("[i,i,i,i,i,i]", 0, 4, 96, 4, 128, 4)),
+                   "compress_ratios: has a number that is no power of two from 2 to 128, nor 0");
+    expect_refused(name, deepseek_with("scoring_func", json_string("tanh")), "scoring_func");
+    expect_refused(name, deepseek_with("num_key_value_heads", json_integer(2)), "head_count_kv: is not 1");
+    const struct {
+        const char *key;
+        json_t *value;
+        const char *text;
+    } wrong[] = {
+        {"compress_ratios", NULL, "compress_ratios: is not an array of one number per layer"},
+        {"compress_ratios", json_pack("[i,i,i]", 0, 4, 128),
+         "compress_ratios: is not an array of one number per layer"},
+        {"compress_ratios", json_pack("[i,i,i,i,i,i]", 0, 4, -128, 4, 128, 4),
+         "compress_ratios: item 2 is not a number"},
+        {"compress_ratios", json_pack("[i,i,i,f,i,i]", 0, 4, 128, 4.5, 128, 4),
+         "compress_ratios: item 3 is not a number"},
+        {"o_groups", NULL, "o_groups"},
+        {"o_groups", json_integer(3), "output_group_count: does not divide"},
+        {"o_lora_rank", json_integer(21), "wo_a.weight: is 128 x 40, expected 128 x 42"},
+        {"index_topk", json_integer(0), "indexer.top_k: is 0 or too large"},
+        {"sliding_window", json_integer(0), "sliding_window: is missing or 0"},
+        {"num_hash_layers", json_integer(3), "layers.2.ffn.gate.tid2eid: is missing"},
+        {"swiglu_limit", json_integer(-1), "swiglu_limit"},
+        {"compress_rope_theta", json_integer(0), "compress_rope_theta"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hearth_model *m;
+        hearth_error error = {0};
+        json_t *config = deepseek_with(wrong[i].key, wrong[i].value);
+        if (open_as(&m, name, config, NULL, &error) != HEARTH_FORMAT || !strstr(error.text, wrong[i].text))
+            fail_msg("%s: %s", wrong[i].text, error.text);
+        json_decref(config);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(glm5_as_published), cmocka_unit_test(glm5_alone),
-                                       cmocka_unit_test(qwen_as_published), cmocka_unit_test(qwen_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(glm5_as_published),     cmocka_unit_test(glm5_alone),
+                                       cmocka_unit_test(qwen_as_published),     cmocka_unit_test(qwen_refused),
+                                       cmocka_unit_test(deepseek_as_published), cmocka_unit_test(deepseek_refused)};
     return run_group(tests, NULL, NULL);
 }

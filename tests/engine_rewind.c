@@ -11,17 +11,18 @@
 #define VOCABULARY 272
 #define LONGEST    9 /* tokens of a feed */
 
-/* A golden, and the format of the cache. The keys by which glm5-next chooses positions change once pools of them are whole. */
+/* A golden, and the format of the cache. The keys by which glm5-next chooses positions change once pools of them are whole; deepseek4 keeps
+ * unfinished summaries as recurrent layers keep states. */
 typedef struct storm_case {
     const char *name;
     hearth_kv kv;
 } storm_case;
 
-static const storm_case cases[] = {{"nemotron-h", HEARTH_KV_F16}, {"nemotron-h-moe", HEARTH_KV_F16},
-                                   {"qwen3-5", HEARTH_KV_F16},    {"qwen3-5-moe", HEARTH_KV_F16},
-                                   {"lfm2", HEARTH_KV_F16},       {"lfm2-moe", HEARTH_KV_F16},
-                                   {"ling3", HEARTH_KV_F16},      {"glm5-next", HEARTH_KV_F16},
-                                   {"glm5-next", HEARTH_KV_Q8_0}, {"qwen3-8-next", HEARTH_KV_F16}};
+static const storm_case cases[] = {
+    {"nemotron-h", HEARTH_KV_F16},   {"nemotron-h-moe", HEARTH_KV_F16}, {"qwen3-5", HEARTH_KV_F16},
+    {"qwen3-5-moe", HEARTH_KV_F16},  {"lfm2", HEARTH_KV_F16},           {"lfm2-moe", HEARTH_KV_F16},
+    {"ling3", HEARTH_KV_F16},        {"glm5-next", HEARTH_KV_F16},      {"glm5-next", HEARTH_KV_Q8_0},
+    {"qwen3-8-next", HEARTH_KV_F16}, {"deepseek4", HEARTH_KV_F16},      {"deepseek4", HEARTH_KV_Q8_0}};
 
 /* How a sequence came to be: its tokens, and how many each feed had. */
 typedef struct history {

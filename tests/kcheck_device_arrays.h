@@ -95,6 +95,7 @@ static inline uint32_t random_count(uint64_t *rng)
 /* Positions, cache and attention: a part of check_device_vectors. */
 void check_device_attention(check *c, device *d, uint64_t *rng);
 void check_device_choice(check *c, device *d, uint64_t *rng);
+void check_device_summaries(check *c, device *d, uint64_t *rng);
 /* Recurrent layers, those with decays by columns, several streams of the residual, and layers with experts: likewise. */
 void check_device_recurrent(check *c, device *d, uint64_t *rng);
 void check_device_columns(check *c, device *d, uint64_t *rng);

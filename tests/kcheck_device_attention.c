@@ -12,10 +12,10 @@
 
 /* ------------------------------------------------------------------ place */
 
-/* Angles of a head; halves: values i and i + pairs form a pair, otherwise neighbours. */
+/* Angles of a head, for values from `first` on; halves: values i and i + pairs form a pair, otherwise neighbours. */
 typedef struct turn {
     const float *cosine, *sine;
-    size_t pairs;
+    size_t pairs, first;
     bool halves;
 } turn;
 
@@ -23,8 +23,10 @@ typedef struct turn {
 static double turned(const float *before, const turn *by, size_t i, double *magnitude)
 {
     *magnitude = 0;
-    if (i >= 2 * by->pairs)
+    if (i < by->first || i >= by->first + 2 * by->pairs)
         return before[i];
+    before += by->first;
+    i -= by->first;
     size_t pair = by->halves ? i % by->pairs : i / 2;
     bool second = by->halves ? i >= by->pairs : i % 2;
     size_t apart = by->halves ? by->pairs : 1, other = second ? i - apart : i + apart;
@@ -77,28 +79,24 @@ typedef struct placed {
 /* Copies what a cache has of one position of a head to another cache. */
 static void take_position(const shape *p, void *to, const void *from, size_t t, size_t head)
 {
-    size_t begin = piece_at(p, p->sequence[t], head, p->position[t]), row = p->position[t] % ATTEND_POSITIONS;
-    size_t bytes = p->length * (p->format == FORMAT_F32 ? 4 : p->format == FORMAT_F16 ? 2 : 1);
-    memcpy((char *)to + begin + row * bytes, (const char *)from + begin + row * bytes, bytes);
-    if (p->format != FORMAT_Q8_0)
-        return;
-    begin += p->positions * bytes + row * (bytes / 16);
-    memcpy((char *)to + begin, (const char *)from + begin, bytes / 16);
+    key_place at = {p->sequence[t], head, p->position[t]};
+    copy_key(p, to, at, p, from, at);
 }
 
 /* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
-static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, placed *x)
+static void compare_placed(check *c, const shape *p, size_t pairs, size_t first, bool halves, placed *x)
 {
     const shape v = values_of(p);
     for (size_t t = 0; t < p->count; t++) {
-        turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, halves}, none = {NULL, NULL, 0, false};
+        turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, first, halves}, none = {0};
         for (size_t h = 0; h < p->heads; h++) {
             float *at = x->query + t * p->stride_q + h * p->length;
             float *got = (float *)x->got_query + t * p->stride_q + h * p->length;
             check_query_turned(c, at, &by, p->length, got);
             memcpy(at, got, p->length * sizeof(float));
         }
-        for (size_t h = 0; h < p->kv_heads; h++) {
+        bool ends = (p->position[t] + 1) % p->together == 0; /* those that have one key together */
+        for (size_t h = 0; ends && h < p->kv_heads; h++) {
             check_stored(c, p, x->key + t * p->stride_k + h * p->length, &by, x->got_keys, t, h);
             take_position(p, x->keys, x->got_keys, t, h);
             if (!x->value)
@@ -119,7 +117,7 @@ static void check_rounding(check *c, const shape *p, const placed *x)
     uint8_t *encoded = array_new(p->length / f->block_values, f->block_bytes);
     float *values = array_new(p->length, sizeof(float));
     for (size_t t = 0; t < p->count; t++)
-        for (size_t h = 0; h < p->kv_heads; h++) {
+        for (size_t h = 0; (p->position[t] + 1) % p->together == 0 && h < p->kv_heads; h++) {
             f->encode(x->value + t * p->stride_k + h * p->length, NULL, encoded, p->length);
             f->decode(encoded, values, p->length);
             for (size_t i = 0; i < p->length; i++) {
@@ -133,8 +131,13 @@ static void check_rounding(check *c, const shape *p, const placed *x)
 static void check_place(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * HEAD_LENGTHS; s++) {
-        shape p = random_shape(c, format, s, 40, true, rng), v = values_of(&p);
+        static const size_t together[] = {1, 1, 1, 4, 2, 128};
+        shape p = random_shape(c, format, s, 40, true, rng);
+        free(p.pages);
+        lay_out_pages_together(&p, together[s % COUNT_OF(together)], rng);
+        const shape v = values_of(&p);
         size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
+        size_t first = random_below(rng, 2) ? p.length - 2 * pairs : 0;
         bool halves = random_below(rng, 2);
         placed x = {.query = rough_array(p.count * p.stride_q, rng),
                     .key = rough_array(p.count * p.stride_k, rng),
@@ -155,13 +158,13 @@ static void check_place(check *c, device *d, device_kernel kernel, number_format
                   room_of(&rooms[2]), x.value ? room_of(&rooms[3]) : NO_BUFFER, pairs ? room_of(&rooms[4]) : NO_BUFFER,
                   pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), room_of(&rooms[8]),
                   UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(v.length), UINT(v.piece),
-                  UINT(p.heads), UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.stride_q),
-                  UINT(p.stride_k));
+                  UINT(p.heads), UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(first),
+                  UINT(p.together), UINT(p.stride_q), UINT(p.stride_k));
         x.got_query = content_of(c, &rooms[1]);
         x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
         if (x.value)
             check_rounding(c, &v, &x);
-        compare_placed(c, &p, pairs, halves, &x);
+        compare_placed(c, &p, pairs, first, halves, &x);
         free_rooms(rooms, COUNT_OF(rooms));
         void *all[] = {x.query,  x.key,       x.value,    x.cosine,     x.sine, x.keys,
                        x.values, x.got_query, x.got_keys, x.got_values, p.pages};
@@ -199,7 +202,7 @@ static void check_faults(check *c, device *d)
     DEVICE_DO(c, d, DEVICE_place_q8_0, p.count * 2, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
               room_of(&rooms[2]), NO_BUFFER, NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
               UINT(p.table), UINT(p.page), UINT(p.piece), UINT(p.positions), UINT(p.length), UINT(p.piece), UINT(1),
-              UINT(1), UINT(p.length), UINT(0), UINT(0), UINT(p.stride_q), UINT(p.stride_k));
+              UINT(1), UINT(p.length), UINT(0), UINT(0), UINT(0), UINT(1), UINT(p.stride_q), UINT(p.stride_k));
     void *keys = content_of(c, &rooms[3]);
     for (size_t t = 0; t < p.count; t++)
         for (size_t i = 0; i < p.length; i++)
@@ -390,7 +393,7 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
         DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
                   a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
                   room_of(&rooms[5]), UINT(p->heads), UINT(p->value_length), UINT(a->splits), UINT(p->stride_q),
-                  UINT(gate_length(p, a)), UINT(a->softplus), UINT(first), UINT(most), FLOAT(a->gain));
+                  UINT(gate_length(p, a)), UINT(a->softplus), UINT(0), UINT(first), UINT(most), FLOAT(a->gain));
     }
 }
 
@@ -495,6 +498,89 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
     free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed), free(p.pages);
 }
 
+/* ------------------------------------------------------------------ attend_gathered */
+
+/* Keys that were brought together, as a cache in which every row has its own sequence: what a row sees ends with the position of
+ * the row. Values are the keys. */
+typedef struct gathered {
+    shape as;
+    attended by;
+    uint32_t window, together, most, position[CHECKED_ROWS];
+} gathered;
+
+static gathered gathered_new(check *c, number_format format, size_t s, uint64_t *rng)
+{
+    static const uint32_t windows[] = {8, 1, 128, 300}, together[] = {4, 0, 128, 1};
+    gathered g = {.as = with_one_key_head(random_shape(c, format, s, s % 3 ? 60 : 400, false, rng), rng),
+                  .window = windows[s % COUNT_OF(windows)],
+                  .together = together[s / 2 % COUNT_OF(together)],
+                  .most = (uint32_t)random_below(rng, 2) * (1 + (uint32_t)random_below(rng, 60))};
+    shape *p = &g.as;
+    free(p->pages);
+    p->sequences = p->count;
+    for (size_t t = 0; t < p->count; t++) {
+        uint32_t end = (g.position[t] = p->position[t]) + 1, summaries = g.together ? end / g.together : 0;
+        summaries = g.most && summaries > g.most ? g.most : summaries;
+        p->position[t] = (end < g.window ? end : g.window) + summaries - 1;
+        p->sequence[t] = (uint32_t)t;
+    }
+    p->context = g.window + (g.together ? p->context / g.together : 0) + ATTEND_POSITIONS;
+    lay_out_pages(p, rng);
+    p->page = p->piece;
+    p->cached = p->sequences * p->table * p->page;
+    for (size_t i = 0; i < p->sequences * p->table; i++)
+        p->pages[i] = (uint32_t)i;
+    g.by = (attended){.query = rough_array(p->count * p->stride_q, rng),
+                      .scale = 1 / sqrtf((float)p->length),
+                      .splits = p->table,
+                      .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng),
+                      .gain = 1};
+    g.by.keys = g.by.values = random_cache(p, rng);
+    return g;
+}
+
+/* Attention of all rows, `most` at a time: each time with the keys of those alone. */
+static float *attend_to_gathered(check *c, device *d, device_kernel kernel, const gathered *g, uint32_t most)
+{
+    const shape *p = &g->as;
+    const attended *a = &g->by;
+    size_t of_row = p->table * p->page, out = p->count * p->heads * p->length;
+    room rooms[] = {step_new(d, p->count, NULL, g->position, NULL), float_room(d, a->query, p->count * p->stride_q),
+                    float_room(d, a->sinks, a->sinks ? p->heads : 0),
+                    float_room(d, NULL, p->count * p->heads * a->splits * (p->length + 2)), float_room(d, NULL, out)};
+    for (uint32_t first = 0; first < p->count; first += most) {
+        size_t n = p->count - first < most ? p->count - first : most;
+        room keys = room_new(d, (const char *)a->keys + first * of_row, n * of_row);
+        DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, 1, a->splits), room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&keys), room_of(&rooms[3]), UINT(p->heads), UINT(p->length), UINT(g->window),
+                  UINT(g->together), UINT(g->most), UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most),
+                  FLOAT(a->scale));
+        DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[3]),
+                  a->sinks ? room_of(&rooms[2]) : NO_BUFFER, NO_BUFFER, room_of(&rooms[4]), UINT(p->heads),
+                  UINT(p->length), UINT(a->splits), UINT(0), UINT(0), UINT(0), UINT(1), UINT(first), UINT(most),
+                  FLOAT(a->gain));
+        room_free(&keys);
+    }
+    float *mixed = content_of(c, &rooms[4]);
+    free_rooms(rooms, COUNT_OF(rooms));
+    return mixed;
+}
+
+static void check_attend_gathered(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    for (size_t s = 0; s < 2 * HEAD_LENGTHS; s++) {
+        gathered g = gathered_new(c, format, s, rng);
+        const shape *p = &g.as;
+        float *mixed = attend_to_gathered(c, d, kernel, &g, CHECKED_ROWS);
+        float *some = attend_to_gathered(c, d, kernel, &g, 1 + (p->count - 1) / 3);
+        for (size_t t = 0; t < p->count; t++)
+            for (size_t head = 0; head < p->heads; head++)
+                check_head(c, p, &g.by, t, head, mixed + (t * p->heads + head) * p->length);
+        expect_same(c, "some rows at a time", mixed, some, p->count * p->heads * p->length * sizeof *mixed);
+        free(mixed), free(some), free(p->pages), free(g.by.query), free(g.by.sinks), free(g.by.keys);
+    }
+}
+
 void check_device_attention(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "place_f32");
@@ -517,4 +603,10 @@ void check_device_attention(check *c, device *d, uint64_t *rng)
     check_attend(c, d, DEVICE_attend_chosen_f16, FORMAT_F16, true, rng);
     check_begin(c, "attend_chosen_q8_0");
     check_attend(c, d, DEVICE_attend_chosen_q8_0, FORMAT_Q8_0, true, rng);
+    check_begin(c, "attend_gathered_f32");
+    check_attend_gathered(c, d, DEVICE_attend_gathered_f32, FORMAT_F32, rng);
+    check_begin(c, "attend_gathered_f16");
+    check_attend_gathered(c, d, DEVICE_attend_gathered_f16, FORMAT_F16, rng);
+    check_begin(c, "attend_gathered_q8_0");
+    check_attend_gathered(c, d, DEVICE_attend_gathered_q8_0, FORMAT_Q8_0, rng);
 }

@@ -25,7 +25,22 @@ static size_t piece_bytes(const shape *p, size_t length)
 
 void lay_out_pages(shape *p, uint64_t *rng)
 {
-    p->positions = p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS;
+    lay_out_pages_together(p, 1, rng);
+}
+
+shape with_one_key_head(shape p, uint64_t *rng)
+{
+    p.heads /= p.kv_heads;
+    p.kv_heads = 1;
+    free(p.pages);
+    lay_out_pages(&p, rng);
+    return p;
+}
+
+void lay_out_pages_together(shape *p, size_t together, uint64_t *rng)
+{
+    p->together = together;
+    p->positions = (p->context < ATTEND_POSITIONS ? p->context : ATTEND_POSITIONS) / together;
     p->table = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
     p->piece = piece_bytes(p, p->length);
     p->value_piece = piece_bytes(p, p->value_length);
@@ -87,6 +102,11 @@ size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position
     return p->pages[sequence * p->table + position / ATTEND_POSITIONS] * p->page + kv_head * p->piece;
 }
 
+size_t key_of_piece(const shape *p, size_t position)
+{
+    return position % ATTEND_POSITIONS / p->together;
+}
+
 room pages_of(device *d, const shape *p)
 {
     return room_new(d, p->pages, p->sequences * p->table * sizeof *p->pages);
@@ -95,13 +115,34 @@ room pages_of(device *d, const shape *p)
 float cached(const shape *p, const void *cache, size_t sequence, size_t kv_head, size_t position, size_t i)
 {
     const uint8_t *piece = (const uint8_t *)cache + piece_at(p, sequence, kv_head, position);
-    size_t at = position % ATTEND_POSITIONS * p->length + i;
+    size_t at = key_of_piece(p, position) * p->length + i;
     if (p->format == FORMAT_Q8_0) {
         const uint16_t *scales = (const uint16_t *)(const void *)(piece + p->positions * p->length);
         return (float)((const int8_t *)piece)[at] * half_to_float(scales[at / 32]);
     }
     return p->format == FORMAT_F16 ? half_to_float(((const uint16_t *)(const void *)piece)[at])
                                    : ((const float *)(const void *)piece)[at];
+}
+
+/* Where a key lies in a cache, and its scales of Q8_0. */
+typedef struct key_bytes {
+    size_t at, size, scales_at, scales_size;
+} key_bytes;
+
+static key_bytes bytes_of_key(const shape *p, key_place at)
+{
+    size_t begin = piece_at(p, at.sequence, at.head, at.position), key = key_of_piece(p, at.position);
+    size_t size = p->length * (p->format == FORMAT_F32 ? 4 : p->format == FORMAT_F16 ? 2 : 1);
+    size_t scales = p->format == FORMAT_Q8_0 ? size / 16 : 0;
+    return (key_bytes){begin + key * size, size, begin + p->positions * size + key * scales, scales};
+}
+
+void copy_key(const shape *to_shape, void *to, key_place to_place, const shape *from_shape, const void *from,
+              key_place from_place)
+{
+    key_bytes a = bytes_of_key(to_shape, to_place), b = bytes_of_key(from_shape, from_place);
+    memcpy((char *)to + a.at, (const char *)from + b.at, a.size);
+    memcpy((char *)to + a.scales_at, (const char *)from + b.scales_at, a.scales_size);
 }
 
 void *random_cache(const shape *p, uint64_t *rng)

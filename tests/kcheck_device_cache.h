@@ -8,10 +8,10 @@
 typedef struct shape {
     size_t heads, kv_heads, length, value_length, context, sequences, stride_q, stride_k;
     uint32_t count, sequence[CHECKED_ROWS], position[CHECKED_ROWS];
-    /* Of the cache: its format, pages of each sequence and what they are, positions of a page; bytes of a piece, of a page, of
-     * all. */
+    /* Of the cache: its format, pages of each sequence and what they are, keys of a piece, of which so many positions together have
+     * one; bytes of a piece, of a page, of all. */
     number_format format;
-    size_t table, positions, piece, value_piece, page, cached;
+    size_t table, positions, together, piece, value_piece, page, cached;
     uint32_t *pages; /* [sequences][table] */
 } shape;
 
@@ -20,16 +20,27 @@ enum { HEAD_LENGTHS = 13 };
 
 /* Returns the same shape, of which keys are what values are. */
 shape values_of(const shape *p);
-/* Lays the cache out in pages, in any order: more than the sequences have. */
+/* Returns the same shape with one head of keys. */
+shape with_one_key_head(shape p, uint64_t *rng);
+/* Lays the cache out in pages, in any order: more than the sequences have. together: positions that have one key together. */
+void lay_out_pages_together(shape *p, size_t together, uint64_t *rng);
+/* The same, where each position has its key. */
 void lay_out_pages(shape *p, uint64_t *rng);
 /* Returns the s-th shape. shortens: values may be shorter than keys. */
 shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng);
 room step_of(device *d, const shape *p);
 room pages_of(device *d, const shape *p);
-/* Returns where the piece of a head begins that has a position. */
+/* Returns where the piece of a head begins that has a position, and which key of the piece is that of a position. */
 size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position);
+size_t key_of_piece(const shape *p, size_t position);
 /* What a cache has of some positions: value i of a position. */
 float cached(const shape *p, const void *cache, size_t sequence, size_t kv_head, size_t position, size_t i);
+/* Copies a key from one cache to another of the same format: that of a head of a position of a sequence. */
+typedef struct key_place {
+    size_t sequence, head, position;
+} key_place;
+void copy_key(const shape *to_shape, void *to, key_place to_place, const shape *from_shape, const void *from,
+              key_place from_place);
 /* Returns a cache whose values are of ordinary size, whatever lies where. */
 void *random_cache(const shape *p, uint64_t *rng);
 

@@ -27,12 +27,7 @@ typedef struct scored {
 /* Returns a shape with one head of keys. */
 static shape shape_of_one(check *c, number_format format, size_t s, uint64_t *rng)
 {
-    shape p = random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, false, rng);
-    p.heads = p.heads / p.kv_heads;
-    p.kv_heads = 1;
-    free(p.pages);
-    lay_out_pages(&p, rng);
-    return p;
+    return with_one_key_head(random_shape(c, format, s, s % 3 == 0 ? 3 * ATTEND_POSITIONS : 70, false, rng), rng);
 }
 
 static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng)
@@ -40,6 +35,10 @@ static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng
     scored a = {.p = shape_of_one(c, format, s, rng), .pool = pools[s % COUNT_OF(pools)]};
     a.splits = (a.p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
     a.row = a.splits * (ATTEND_POSITIONS / a.pool);
+    if (s % 2) { /* pools have keys of their own */
+        free(a.p.pages);
+        lay_out_pages_together(&a.p, a.pool, rng);
+    }
     a.stride_w = a.p.heads + random_below(rng, 3);
     a.limit = 1 + (uint32_t)random_below(rng, a.p.context);
     a.query = rough_array(a.p.count * a.p.stride_q, rng);
@@ -54,7 +53,7 @@ static bool needs_score(const scored *a, size_t t, size_t i)
     return a->p.position[t] >= a->limit && i < (a->p.position[t] + (size_t)1) / a->pool;
 }
 
-/* Scores against double precision, of the keys of the last positions of pools. */
+/* Scores against double precision, of the keys of pools, or those of their last positions. */
 static void check_scores(check *c, const scored *a, const float *got)
 {
     const shape *p = &a->p;
@@ -98,8 +97,8 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
             DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
                       a.weights ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]),
                       UINT(p->table), UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[5]),
-                      UINT(a.limit), UINT(a.pool), UINT(p->heads), UINT(p->length), UINT(a.splits), UINT(p->stride_q),
-                      UINT(a.stride_w), UINT(first), UINT(most));
+                      UINT(a.limit), UINT(a.pool), UINT(a.pool / p->together), UINT(p->heads), UINT(p->length),
+                      UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
             float *some = content_of(c, &rooms[5]);
             memcpy(got + first * a.row, some, n * a.row * sizeof *got);
             free(some);

@@ -13,10 +13,14 @@
 
 /* What route works on: the numbers of its parameters, and of one token what follows from the definition. */
 typedef struct routing {
-    uint32_t count, n, used, sets, sets_used, sigmoid, of_sum;
+    uint32_t count, n, used, sets, sets_used, scoring, of_sum, *tokens;
+    int32_t *given; /* [TOKENS][used]: the experts that a token has; NULL: the best */
     float input_scale, scale, shared, *products, *bias, *correction, *factors, *shared_gate;
     double *scores, *ranks, *shares; /* [count][n], shares [count][n + 1] */
 } routing;
+
+/* Tokens of the vocabulary. */
+enum { TOKENS = 20 };
 
 /* Ranks that differ by less may be ordered otherwise in float32. */
 #define NARROW 1e-5
@@ -89,12 +93,20 @@ static bool route_one(const routing *w, uint32_t t)
     for (uint32_t e = 0; e < w->n; e++)
         all += exp(scores[e] - largest);
     for (uint32_t e = 0; e < w->n; e++) {
-        scores[e] = w->sigmoid ? 1 / (1 + exp(-scores[e])) : exp(scores[e] - largest) / all;
+        scores[e] = w->scoring == SCORING_SIGMOID         ? 1 / (1 + exp(-scores[e]))
+                    : w->scoring == SCORING_ROOT_SOFTPLUS ? sqrt(fmax(scores[e], 0) + log1p(exp(-fabs(scores[e]))))
+                                                          : exp(scores[e] - largest) / all;
         ranks[e] = scores[e] + (w->correction ? (double)w->correction[e] : 0);
     }
     if (w->sets > 1)
         clear = leave_sets_out(w, ranks);
     clear &= mark_best(ranks, w->n, w->used, chosen);
+    if (w->given) {
+        clear = true;
+        memset(chosen, 0, w->n * sizeof *chosen);
+        for (uint32_t k = 0; k < w->used; k++)
+            chosen[w->given[w->tokens[t] * w->used + k]] = true;
+    }
     for (uint32_t e = 0; e < w->n; e++)
         sum += chosen[e] ? scores[e] : 0;
     for (uint32_t e = 0; e < w->n; e++)
@@ -118,6 +130,20 @@ static void draw_products(const routing *w, uint64_t *rng)
     }
 }
 
+/* Draws tokens, and now and then experts for each, which are neighbours so that no two are the same. */
+static void draw_tokens(routing *w, uint64_t *rng)
+{
+    w->tokens = array_new(w->count, sizeof *w->tokens);
+    for (uint32_t t = 0; t < w->count; t++)
+        w->tokens[t] = (uint32_t)random_below(rng, TOKENS);
+    w->given = random_below(rng, 4) ? NULL : array_new(TOKENS * w->used, sizeof *w->given);
+    for (uint32_t i = 0; w->given && i < TOKENS * w->used; i += w->used) {
+        uint32_t first = (uint32_t)random_below(rng, w->n);
+        for (uint32_t k = 0; k < w->used; k++)
+            w->given[i + k] = (int32_t)((first + k) % w->n);
+    }
+}
+
 static routing routing_new(size_t s, uint64_t *rng)
 {
     static const uint32_t numbers[] = {1, 2, 3, 6, 8, 32, 64, 65, 128, 160, 512, MOST_EXPERTS};
@@ -128,7 +154,7 @@ static routing routing_new(size_t s, uint64_t *rng)
     w.sets_used = 1 + (uint32_t)random_below(rng, w.sets);
     uint32_t open = w.n / w.sets * w.sets_used, most = open < 32 ? open : 32;
     w.used = 1 + (uint32_t)random_below(rng, most);
-    w.sigmoid = (uint32_t)random_below(rng, 2);
+    w.scoring = (uint32_t)random_below(rng, SCORING_ROOT_SOFTPLUS + 1);
     w.of_sum = (uint32_t)random_below(rng, 2);
     w.input_scale = random_below(rng, 2) ? 1 : 0.3f;
     w.scale = random_below(rng, 2) ? 1 : 2.5f;
@@ -146,6 +172,7 @@ static routing routing_new(size_t s, uint64_t *rng)
         if (w.correction)
             w.correction[e] = random_value(rng);
     }
+    draw_tokens(&w, rng);
     draw_products(&w, rng);
     return w;
 }
@@ -153,28 +180,34 @@ static routing routing_new(size_t s, uint64_t *rng)
 static void routing_free(routing *w)
 {
     free(w->shared_gate), free(w->products), free(w->bias), free(w->correction), free(w->factors);
-    free(w->scores), free(w->ranks), free(w->shares);
+    free(w->scores), free(w->ranks), free(w->shares), free(w->tokens), free(w->given);
 }
 
 /* Before exp there are sums of numbers of size 20 at most, so it is off by EXP_ERROR and 3 * 20 EPSILON; both sums of n
- * positive numbers by at most n EPSILON; six operations follow. */
+ * positive numbers by at most n EPSILON; six operations follow. log(1 + exp) errs by 16 EPSILON more, and a root halves what errs. */
 static void check_route(check *c, device *d, uint64_t *rng)
 {
+    static const char *const scorings[] = {
+        [SCORING_SOFTMAX] = "softmax", [SCORING_SIGMOID] = "sigmoid", [SCORING_ROOT_SOFTPLUS] = "sqrtsoftplus"};
     for (size_t s = 0; s < 96; s++) {
         routing w = routing_new(s, rng);
-        snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s%s", w.count, w.used, w.n,
-                 w.sets_used, w.sets, w.sigmoid ? "sigmoid" : "softmax", w.bias ? ", bias" : "",
-                 w.correction ? ", correction" : "", w.factors ? ", factors" : "");
-        room rooms[] = {
-            step_new(d, w.count, NULL, NULL, NULL),           float_room(d, w.products, w.count * w.n),
-            float_room(d, w.bias, w.bias ? w.n : 0),          float_room(d, w.correction, w.correction ? w.n : 0),
-            float_room(d, NULL, w.count * ((size_t)w.n + 1)), float_room(d, w.shared_gate, w.shared_gate ? w.count : 0),
-            float_room(d, w.factors, w.factors ? w.n : 0)};
+        snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s%s%s", w.count, w.used, w.n,
+                 w.sets_used, w.sets, scorings[w.scoring], w.bias ? ", bias" : "", w.correction ? ", correction" : "",
+                 w.factors ? ", factors" : "", w.given ? ", given" : "");
+        room rooms[] = {step_new(d, w.count, NULL, NULL, w.tokens),
+                        float_room(d, w.products, w.count * w.n),
+                        float_room(d, w.bias, w.bias ? w.n : 0),
+                        float_room(d, w.correction, w.correction ? w.n : 0),
+                        float_room(d, NULL, w.count * ((size_t)w.n + 1)),
+                        float_room(d, w.shared_gate, w.shared_gate ? w.count : 0),
+                        float_room(d, w.factors, w.factors ? w.n : 0),
+                        room_new(d, w.given, w.given ? TOKENS * w.used * sizeof *w.given : 0)};
         DEVICE_DO(c, d, DEVICE_route, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
                   w.factors ? room_of(&rooms[6]) : NO_BUFFER, w.shared_gate ? room_of(&rooms[5]) : NO_BUFFER,
-                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used),
-                  UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.input_scale), FLOAT(w.scale), FLOAT(w.shared));
+                  w.given ? room_of(&rooms[7]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.n), UINT(w.used),
+                  UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used), UINT(w.scoring), UINT(w.of_sum),
+                  FLOAT(w.input_scale), FLOAT(w.scale), FLOAT(w.shared));
         float *got = content_of(c, &rooms[4]);
         double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 6 * EPSILON;
         for (size_t i = 0; i < w.count * ((size_t)w.n + 1); i++)
@@ -198,8 +231,8 @@ static void check_broken_route(check *c, device *d)
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
         DEVICE_DO(c, d, DEVICE_route, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
-                  NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1),
-                  FLOAT(1), FLOAT(3e38f), FLOAT(0));
+                  NO_BUFFER, NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0),
+                  UINT(1), FLOAT(1), FLOAT(3e38f), FLOAT(0));
         got = content_of(c, &rooms[2]);
         size_t chosen = 0;
         for (size_t e = 0; e < N; e++)

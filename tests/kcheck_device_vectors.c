@@ -657,6 +657,7 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_argmax(c, d, &rng);
     check_device_attention(c, d, &rng);
     check_device_choice(c, d, &rng);
+    check_device_summaries(c, d, &rng);
     check_begin(c, "cut");
     check_cut(c, d, &rng);
     check_begin(c, "compact");

@@ -160,6 +160,31 @@ static void experts_count_their_tokens(void **state)
     dense_close(&d);
 }
 
+/* What makes queries of values of a norm has inputs whose squares, over those of the norm's weights, are as many as values; the groups
+ * of heads read as many inputs of each token as there are groups. */
+static void queries_and_groups_read_inputs_of_their_own(void **state)
+{
+    (void)state;
+    dense d = dense_open(GOLDEN "/deepseek4/model.gguf", 2);
+    corpus c = random_corpus(&d, 120, 31);
+    input_sums sums = add_up(&d, &c);
+    for (uint32_t layer = 0; layer < d.model->hyper.layer_count; layer++) {
+        const model_layer *l = &d.model->layers[layer];
+        const input_squares *queries = &sums.layers[layer][INPUT_QUERIES], *groups = &sums.layers[layer][INPUT_GROUPS];
+        double squares = 0;
+        assert_int_equal(queries->columns, l->attention.query_rank);
+        for (uint32_t k = 0; k < queries->columns; k++)
+            squares += queries->sums[k] / pow((double)l->query_in_norm.weight[k], 2);
+        double want = 120.0 * queries->columns;
+        assert_true(queries->rows[0] == 120 && squares > 0.999 * want && squares <= 1.0001 * want);
+        assert_int_equal(groups->columns, read_width(&l->attention) / l->attention.output_groups);
+        assert_true(groups->rows[0] == 120.0 * l->attention.output_groups);
+    }
+    inputs_free(&sums);
+    corpus_free(&c);
+    dense_close(&d);
+}
+
 /* ------------------------------------------------------------------ going on */
 
 typedef struct stopper {
@@ -282,6 +307,24 @@ static const struct {
      {{"blk.1.attn_gate.weight", INPUT_ATTENTION},
       {"blk.1.ffn_gate_exps.weight", INPUT_NETWORK},
       {"blk.1.ffn_up_shexp.weight", INPUT_SHARED}}},
+    {"deepseek32",
+     1,
+     (7 + 3) + 2 * (7 + 6) + 1,
+     {{"blk.1.attn_q_a.weight", INPUT_ATTENTION},
+      {"blk.1.attn_q_b.weight", INPUT_QUERIES},
+      {"blk.1.indexer.attn_q_b.weight", INPUT_QUERIES},
+      {"blk.1.indexer.attn_k.weight", INPUT_ATTENTION}}},
+    {"deepseek4", /* summaries of 4 positions in layers 1, 3 and 5, of 128 in 2 and 4 */
+     3,
+     6 * (5 + 3 + 3) + 5 * 2 + 3 * 4 + 1,
+     {{"blk.3.attn_q_b.weight", INPUT_QUERIES},
+      {"blk.3.indexer.attn_q_b.weight", INPUT_QUERIES},
+      {"blk.3.attn_compressor_kv.weight", INPUT_ATTENTION},
+      {"blk.3.attn_compressor_gate.weight", INPUT_ATTENTION},
+      {"blk.3.indexer_compressor_kv.weight", INPUT_ATTENTION},
+      {"blk.3.indexer_compressor_gate.weight", INPUT_ATTENTION},
+      {"blk.3.attn_output_a.weight", INPUT_GROUPS},
+      {"blk.3.attn_output_b.weight", INPUT_ATTENTION_OUTPUT}}},
     {"gpt2", 1, 2 * 4, {{"blk.1.attn_qkv.weight", INPUT_ATTENTION}, {"blk.1.ffn_down.weight", INPUT_DOWN}}},
 };
 
@@ -484,10 +527,15 @@ static void everything_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_what_observers_see),     cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(experts_count_their_tokens),      cmocka_unit_test(interrupted_and_gone_on),
-        cmocka_unit_test(files_have_the_names_of_tensors), cmocka_unit_test(packed_models_give_the_same),
-        cmocka_unit_test(quantizing_with_it_errs_less),    cmocka_unit_test(everything_may_fail),
+        cmocka_unit_test(sums_are_what_observers_see),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(experts_count_their_tokens),
+        cmocka_unit_test(interrupted_and_gone_on),
+        cmocka_unit_test(files_have_the_names_of_tensors),
+        cmocka_unit_test(packed_models_give_the_same),
+        cmocka_unit_test(quantizing_with_it_errs_less),
+        cmocka_unit_test(everything_may_fail),
+        cmocka_unit_test(queries_and_groups_read_inputs_of_their_own),
     };
     return run_group(tests, NULL, NULL);
 }

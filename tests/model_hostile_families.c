@@ -180,6 +180,41 @@ static const struct {
     {"qwen3-8-next", "qwen4exp.ple.layers", 'b', 0, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
     {"qwen3-8-next", "qwen4exp.ple.layers", 'u', 1, HEARTH_FORMAT, "layers: is not an array of numbers of layers"},
     {"qwen3-8-next", "qwen4exp.ple.layer_multipliers", 'b', 0, HEARTH_FORMAT, "layer_multipliers: "},
+    {"deepseek4", "deepseek4.attention.q_lora_rank", 'u', 0, HEARTH_FORMAT, "q_lora_rank: is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.q_lora_rank", 'u', 25, HEARTH_FORMAT,
+     "attn_q_a.weight: is 64 x 24, expected 64 x 25"},
+    {"deepseek4", "deepseek4.attention.output_group_count", 'u', 0, HEARTH_FORMAT,
+     "output_group_count: does not divide attention.head_count"},
+    {"deepseek4", "deepseek4.attention.output_group_count", 'u', 3, HEARTH_FORMAT,
+     "output_group_count: does not divide attention.head_count"},
+    {"deepseek4", "deepseek4.attention.output_group_count", 'u', 4, HEARTH_FORMAT,
+     "attn_output_a.weight: is 128 x 40, expected 64 x 80"},
+    {"deepseek4", "deepseek4.attention.output_lora_rank", 'u', 0, HEARTH_FORMAT, "output_lora_rank: is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.output_lora_rank", 'u', 1u << 31, HEARTH_FORMAT,
+     "output_lora_rank: is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.head_count_kv", 'u', 2, HEARTH_UNSUPPORTED, "head_count_kv: is not 1"},
+    {"deepseek4", "deepseek4.attention.sliding_window", 'u', 0, HEARTH_FORMAT, "sliding_window: is missing or 0"},
+    {"deepseek4", "deepseek4.attention.compress_ratios", 'u', 4, HEARTH_FORMAT,
+     "compress_ratios: is not an array of one number per layer"},
+    {"deepseek4", "deepseek4.attention.compress_ratios", 'b', 0, HEARTH_FORMAT,
+     "compress_ratios: is not an array of one number per layer"},
+    {"deepseek4", "deepseek4.attention.indexer.top_k", 'u', 0, HEARTH_FORMAT, "indexer.top_k: is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.indexer.top_k", 'u', 1u << 31, HEARTH_FORMAT,
+     "indexer.top_k: is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.indexer.head_count", 'u', 0, HEARTH_FORMAT, "indexer.head_count is 0 or too"},
+    {"deepseek4", "deepseek4.attention.indexer.key_length", 'u', 1u << 20, HEARTH_FORMAT, "is 0 or too large"},
+    {"deepseek4", "deepseek4.attention.indexer.key_length", 'u', 32, HEARTH_FORMAT,
+     "indexer_compressor_kv.weight: is 64 x 128, expected 64 x 64"},
+    {"deepseek4", "deepseek4.hash_layer_count", 'u', 1, HEARTH_FORMAT,
+     "blk.1.exp_probs_b.bias: is missing"},
+    {"deepseek4", "deepseek4.hash_layer_count", 'u', 3, HEARTH_FORMAT, "blk.2.ffn_gate_tid2eid.weight: is missing"},
+    {"deepseek4", "deepseek4.expert_used_count", 'u', 2, HEARTH_FORMAT,
+     "ffn_gate_tid2eid.weight: is 3 x 272, expected 2 x 272"},
+    {"deepseek4", "deepseek4.expert_gating_func", 'u', 9, HEARTH_UNSUPPORTED, "key deepseek4.expert_gating_func"},
+    {"deepseek4", "deepseek4.rope.dimension_count", 'u', 66, HEARTH_FORMAT,
+     "dimension_count_swa: is not an even number"},
+    {"deepseek4", "deepseek4.hyper_connection.count", 'u', 3, HEARTH_FORMAT,
+     "output_hc_fn.weight: is 256 x 4, expected 192 x 3"},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 0, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.wkv.head_size", 'u', 48, HEARTH_FORMAT, "wkv.head_size: does not divide embedding_length"},
     {"rwkv7", "rwkv7.attention.gate_lora_rank", 'u', 0, HEARTH_FORMAT, "gate_lora_rank: is 0 or too large"},
@@ -312,6 +347,72 @@ static void bad_ngrams(void **state)
     }
 }
 
+/* Summaries of other lengths than those that divide a page, of layers that have no matrices for them, or that have others. */
+static void bad_summaries(void **state)
+{
+    (void)state;
+    static const char key[] = "deepseek4.attention.compress_ratios";
+    static const struct {
+        uint32_t numbers[6];
+        size_t count;
+        hearth_status status;
+        const char *text;
+    } lists[] = {
+        {{0, 4, 128, 4, 128}, 5, HEARTH_FORMAT, "is not an array of one number per layer"},
+        {{0, 4, 128, 4, 3, 4}, 6, HEARTH_UNSUPPORTED, "has a number that is no power of two from 2 to 128, nor 0"},
+        {{0, 4, 1, 4, 128, 4}, 6, HEARTH_UNSUPPORTED, "has a number that is no power of two from 2 to 128, nor 0"},
+        {{0, 4, 256, 4, 128, 4}, 6, HEARTH_UNSUPPORTED, "has a number that is no power of two from 2 to 128, nor 0"},
+        {{UINT32_MAX, 4, 128, 4, 128, 4}, 6, HEARTH_UNSUPPORTED, "has a number that is no power of two"},
+        {{4, 4, 128, 4, 128, 4}, 6, HEARTH_FORMAT, "blk.0.attn_compressor_kv.weight: is missing"},
+        {{0, 0, 128, 4, 128, 4}, 6, HEARTH_FORMAT, "blk.1.attn_compressor_kv.weight: is of another kind of layer"},
+        {{0, 128, 128, 4, 128, 4}, 6, HEARTH_FORMAT, "blk.1.attn_compressor_kv.weight: is 64 x 128, expected 64 x 64"},
+        {{0, 4, 64, 4, 128, 4}, 6, HEARTH_FORMAT, "blk.2.attn_compressor_ape.weight: is 64 x 128, expected 64 x 64"},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        char path[600];
+        hearth_error error = {0};
+        checkpoint *c;
+        hearth_model *m;
+        golden_path(path, sizeof path, "deepseek4", "model.gguf");
+        stack_check(gguf_open(&c, path, &error), &error);
+        stack_check(checkpoint_set_numbers(c, key, VALUE_I32, lists[i].numbers, lists[i].count, &error), &error);
+        hearth_status status = model_check(&m, c, NULL, &error);
+        if (status != lists[i].status || !strstr(error.text, lists[i].text))
+            fail_msg("list %zu: status %d, %s (wanted %s)", i, (int)status, error.text, lists[i].text);
+        checkpoint_close(c);
+    }
+}
+
+/* The experts of a token: each there, and none twice. The table is read when a model is bound. */
+static void bad_experts_of_tokens(void **state)
+{
+    (void)state;
+    static const int32_t experts[] = {-1, 8, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i <= sizeof experts / sizeof *experts; i++) {
+        char path[600];
+        hearth_error error = {0};
+        checkpoint *c;
+        hearth_model *m;
+        golden_path(path, sizeof path, "deepseek4", "model.gguf");
+        stack_check(gguf_open(&c, path, &error), &error);
+        stored_tensor *t = NULL;
+        for (size_t k = 0; k < c->tensor_count; k++)
+            if (strcmp(c->tensors[k].name, "blk.1.ffn_gate_tid2eid.weight") == 0)
+                t = &c->tensors[k];
+        assert_non_null(t);
+        int32_t *table = arena_new_array(&c->memory, t->size_bytes / sizeof(int32_t), sizeof *table);
+        assert_non_null(table);
+        memcpy(table, t->data, t->size_bytes);
+        bool twice = i == sizeof experts / sizeof *experts;
+        table[3 * 100 + 1] = twice ? table[3 * 100 + 2] : experts[i];
+        t->data = table;
+        hearth_status status = model_bind(&m, c, NULL, &error);
+        if (status != HEARTH_FORMAT ||
+            !strstr(error.text, "blk.1.ffn_gate_tid2eid.weight: has a number that is no expert's"))
+            fail_msg("case %zu: status %d, %s", i, (int)status, error.text);
+    }
+}
+
 static void bad_keys(void **state)
 {
     (void)state;
@@ -378,7 +479,8 @@ static void tensors_of_other_layers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(bad_ngrams),
-                                       cmocka_unit_test(no_windows), cmocka_unit_test(tensors_of_other_layers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys),      cmocka_unit_test(bad_ngrams),
+                                       cmocka_unit_test(bad_summaries), cmocka_unit_test(bad_experts_of_tokens),
+                                       cmocka_unit_test(no_windows),    cmocka_unit_test(tensors_of_other_layers)};
     return run_group(tests, NULL, NULL);
 }

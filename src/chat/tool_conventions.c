@@ -41,6 +41,13 @@ static const tool_tags dsml = {"<" DSML "parameter name=\"", "\"", ">", "</" DSM
 
 /* The first row fits whose evidence is all there. */
 static const tool_convention conventions[] = {
+    {.name = "deepseek-v4",
+     .evidence = {DSML, "tool_calls>"},
+     .marks = {ANYWHERE("<" DSML "tool_calls> <" DSML "invoke name=\""), ANYWHERE("<" DSML "invoke name=\""),
+               AFTER_CALL("</" DSML "tool_calls>")},
+     .close = "</" DSML "invoke>",
+     .read = tool_read_tagged,
+     .tags = &dsml},
     {.name = "deepseek-v3.2",
      .evidence = {DSML},
      .marks = {ANYWHERE("<" DSML "function_calls> <" DSML "invoke name=\""), ANYWHERE("<" DSML "invoke name=\""),

@@ -292,8 +292,9 @@ static void turn_back(void *context, size_t begin, size_t end, unsigned worker)
 }
 
 /* Multiplies scratch.normed with the matrices of queries, keys and values. */
-static void project(hearth_session *s, const model_layer *l, size_t count)
+static void project(hearth_session *s, uint32_t layer, size_t count)
 {
+    const model_layer *l = &s->engine->model->layers[layer];
     const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
     product each[4] = {{&l->q, layer_gates_in_query(l) ? b->gated_query : b->query}};
@@ -308,7 +309,7 @@ static void project(hearth_session *s, const model_layer *l, size_t count)
         each[products++] = (product){&l->v, b->value};
     multiply(s, b->normed, count, each, products);
     if (a->query_rank > 0)
-        latent_queries(s, l, count, b->query);
+        latent_queries(s, layer, count, b->query);
     if (a->keys_back == 0 && !l->v.data && !a->one_key)
         memcpy(b->value, b->key, count * value_width(a) * sizeof *b->value);
     forward_add_bias(s, l->q_bias, query_width(a), count, b->query);
@@ -329,7 +330,7 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     if (a->compressed > 0)
         latent_project(s, layer, count);
     else
-        project(s, l, count);
+        project(s, layer, count);
     pool_run(threads, count, 1, place_rows, &job);
     if (a->summary.together > 0)
         summaries_make(s, layer, count);

@@ -35,7 +35,7 @@ page_layer device_page_layer(const hearth_session *s, uint32_t index)
             break;
         at.halves = keys_of(s, i).value_length > 0 ? KV_HALVES : KV_VALUES;
         for (kv_half half = KV_KEYS; half < at.halves; half++) {
-            size_t bytes = s->pages.positions * bytes_of(s, i, half).all;
+            size_t bytes = s->pages.positions / keys_of(s, i).together * bytes_of(s, i, half).all;
             at.piece_bytes[half] = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
             at.values = half == KV_VALUES ? at.end : at.begin;
             at.end += keys_of(s, i).heads * at.piece_bytes[half];
@@ -103,18 +103,21 @@ static hearth_status move_page(const hearth_session *s, uint32_t page, uint32_t 
         return move(cache, begin, block, page_bytes, error);
     for (uint32_t i = 0; i < s->engine->device_caches; i++) {
         page_layer layer = device_page_layer(s, i);
-        uint32_t heads = keys_of(s, i).heads;
+        uint32_t heads = keys_of(s, i).heads, rows = count / keys_of(s, i).together;
         for (uint32_t piece = 0; piece < layer.halves * heads; piece++) {
             kv_half half = piece / heads;
             row_bytes row = bytes_of(s, i, half);
             size_t values = row.all - row.scales;
             size_t at =
                 begin + (half == KV_VALUES ? layer.values : layer.begin) + piece % heads * layer.piece_bytes[half];
-            TRY(move(cache, at, block, count * values, error));
-            block += count * values;
+            if (rows == 0)
+                continue;
+            TRY(move(cache, at, block, rows * values, error));
+            block += rows * values;
+            size_t scales_at = s->pages.positions / keys_of(s, i).together * values;
             if (row.scales > 0)
-                TRY(move(cache, at + s->pages.positions * values, block, count * row.scales, error));
-            block += count * row.scales;
+                TRY(move(cache, at + scales_at, block, rows * row.scales, error));
+            block += rows * row.scales;
         }
     }
     return HEARTH_OK;

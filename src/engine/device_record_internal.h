@@ -118,6 +118,13 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
  * matrix reads, in `mixed`, of what heads have read. In device_record_latent.c. */
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
 void record_latent_results(const recorder *r, uint32_t layer);
+/* Record the queries, of what query_in has made, to `to` [rows of the step][rows of q], and those that score positions, where they are;
+ * and what matrices of groups of heads make in `mixed` of what these have read (attention_shape.output_groups). */
+void record_queries(const recorder *r, uint32_t layer, mixer_row row, const device_buffer *to);
+void record_groups(const recorder *r, uint32_t layer);
+/* Records attention in which all heads share one key (attention_shape.one_key) up to its output matrix, of what the matrices of its
+ * input made. In device_record_summaries.c. */
+void record_one_key(const recorder *r, uint32_t layer, mixer_row row);
 /* Record, of a layer that chooses positions, that its keys are stored and its queries turned; and, of one whose rows see chosen
  * positions, the choice of the rows [first, first + count), if it chooses itself. In device_record_latent.c. */
 void record_index(const recorder *r, uint32_t layer);

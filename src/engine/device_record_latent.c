@@ -51,9 +51,7 @@ static void multiply_heads(const recorder *r, const device_matrix *m, size_t hea
     move(r, heads, length, out, to);
 }
 
-/* Records the product of the values between the two matrices that make queries, and, where positions are scored, the queries that
- * do that. */
-static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
+void record_queries(const recorder *r, uint32_t layer, mixer_row row, const device_buffer *to)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
@@ -66,7 +64,7 @@ static void make_queries(const recorder *r, uint32_t layer, mixer_row row)
     record_changed(r);
     bool scores = a->index.head_count > 0 && choice_matters(r->s, a);
     input in = record_prepare(r, v->query_in, n, readers, scores ? 2 : 1);
-    record_product(r, readers[0], &in, all_rows, v->short_query, FINISH_STORE);
+    record_product(r, readers[0], &in, all_rows, to, FINISH_STORE);
     if (scores)
         record_product(r, readers[1], &in, all_rows, v->index_query, FINISH_STORE);
 }
@@ -80,7 +78,7 @@ void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
     size_t key = row.at[MIXER_KEY], whole = a->head_length, queries = query_width(a);
     head_values query = {v->projected, row.at[MIXER_QUERY], row.stride, own};
     if (a->query_rank > 0) {
-        make_queries(r, layer, row);
+        record_queries(r, layer, row, v->short_query);
         query = (head_values){v->short_query, 0, heads * own, own};
     }
     norm_values(r, &l->compressed_norm, NORM_RMS, r->model->hyper.latent_epsilon, v->projected, key, a->compressed,
@@ -103,6 +101,16 @@ void record_latent_results(const recorder *r, uint32_t layer)
     multiply_heads(r, &l->value_up, a->head_count, a->value_length,
                    (head_values){r->v->mixed, rotated, query_width(a), a->head_length},
                    (head_values){r->v->mixed, 0, result_width(a), a->value_length});
+    record_changed(r);
+}
+
+void record_groups(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const attention_shape *a = &r->model->layers[layer].attention;
+    size_t groups = a->output_groups, length = read_width(a) / groups;
+    multiply_heads(r, &l->output_in, groups, a->output_rank, (head_values){r->v->mixed, 0, read_width(a), length},
+                   (head_values){r->v->mixed, 0, result_width(a), a->output_rank});
     record_changed(r);
 }
 
@@ -140,7 +148,8 @@ static void place_index(const recorder *r, uint32_t layer, const rotary *turns, 
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
            UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[at.halves - 1]), UINT(queries),
            UINT(1), UINT(index->head_length), UINT(turns ? turns->pairs : 0),
-           UINT(turns && turns->pairing == ROPE_HALVES), UINT(own.query_stride), UINT(own.row.stride));
+           UINT(turns && turns->pairing == ROPE_HALVES), UINT(0), UINT(1), UINT(own.query_stride),
+           UINT(own.row.stride));
 }
 
 /* Makes the keys of the pools that end with rows of the step, and stores them in place of those rows' own; the others are stored
@@ -210,13 +219,15 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
     scorer own = scorer_of(r, layer);
     device_argument weights = BUFFER_FROM(v->projected, own.row.at[MIXER_INDEX_WEIGHT] * sizeof(float));
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS), heads = a->index.head_count, n = a->index.head_length;
+    bool summaries = a->summary.together > 0;
     if (heads == 0)
         return;
     LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, own.query,
            a->index.plain ? NO_BUFFER : weights, BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
-           UINT(r->s->pages.positions), BUFFER(v->position_scores), UINT(choice_limit(a)), UINT(a->pool), UINT(heads),
-           UINT(n), UINT(splits), UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
+           UINT(summaries ? r->s->pages.positions / a->pool : r->s->pages.positions), BUFFER(v->position_scores),
+           UINT(choice_limit(a)), UINT(a->pool), UINT(summaries ? 1 : a->pool), UINT(heads), UINT(n), UINT(splits),
+           UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
     LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen / a->pool),
            UINT(a->pool), UINT(splits), UINT(first), UINT(count));
 }

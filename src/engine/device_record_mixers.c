@@ -86,6 +86,10 @@ static void attention(const recorder *r, uint32_t layer)
     uint32_t own_keys = a->keys_back > 0 ? 0 : a->kv_head_count; /* heads; else another layer has stored them */
 
     mixer_row row = project(r, layer);
+    if (a->one_key) {
+        record_one_key(r, layer, row);
+        return;
+    }
     size_t key_at = row.at[MIXER_KEY], value_at = row.at[MIXER_VALUE], stride = row.stride;
     if (l->qkv_bias)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
@@ -111,7 +115,8 @@ static void attention(const recorder *r, uint32_t layer)
            BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions),
            UINT(read_length(a)), UINT(at.piece_bytes[at.halves - 1]), UINT(a->head_count), UINT(own_keys),
            UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
-           UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(query_stride), UINT(key_stride));
+           UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(0), UINT(1), UINT(query_stride),
+           UINT(key_stride));
     if (a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
     if (a->index.head_count > 0)
@@ -132,7 +137,8 @@ static void attention(const recorder *r, uint32_t layer)
         else
             LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
                    BUFFER(v->mixed), UINT(a->head_count), UINT(read_length(a)), UINT(splits), UINT(stride),
-                   UINT(a->gate_length), UINT(a->gate_softplus), UINT(first), UINT(rows), FLOAT(a->value_scale));
+                   UINT(a->gate_length), UINT(a->gate_softplus), UINT(0), UINT(first), UINT(rows),
+                   FLOAT(a->value_scale));
     }
     if (rounds)
         *r->rounded = v->mixed;

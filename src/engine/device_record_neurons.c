@@ -25,6 +25,11 @@ static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_
     return to;
 }
 
+/* The kernels' numbers of ways to make scores. */
+static const unsigned scorings[ROUTER_SCORINGS] = {[ROUTER_SOFTMAX] = SCORING_SOFTMAX,
+                                                   [ROUTER_SIGMOID] = SCORING_SIGMOID,
+                                                   [ROUTER_ROOT_SOFTPLUS] = SCORING_ROOT_SOFTPLUS};
+
 void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -41,10 +46,10 @@ void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
     if (l->shared_gate.w)
         record_product(r, &l->shared_gate, &in, all_rows, v->shared_gate, FINISH_STORE);
     LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction),
-           BUFFER(l->expert_scales), BUFFER(l->shared_gate.w ? v->shared_gate : NULL), BUFFER(v->shares), UINT(experts),
-           UINT(router->used), UINT(router->group_count), UINT(router->group_used),
-           UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->input_scale),
-           FLOAT(router->scale), FLOAT(f->shared_neurons > 0 ? router->shared_scale : 0));
+           BUFFER(l->expert_scales), BUFFER(l->shared_gate.w ? v->shared_gate : NULL), BUFFER(l->token_experts),
+           BUFFER(v->shares), UINT(experts), UINT(router->used), UINT(router->group_count), UINT(router->group_used),
+           UINT(scorings[router->scoring]), UINT(router->shares), FLOAT(router->input_scale), FLOAT(router->scale),
+           FLOAT(f->shared_neurons > 0 ? router->shared_scale : 0));
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
            BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_BEYOND), UINT(0),
            FLOAT(0)); /* an expert's scale may be below zero; NaN is chosen, too, and seen in the result */

@@ -134,11 +134,19 @@ static size_t second_answer_rows(const hearth_session *s)
     return rows;
 }
 
-/* Returns the bytes of what attention to one row makes of all splits of the context. */
+/* Returns the bytes of what attention to one row makes of all splits of the context, or of the keys that are brought together for it. */
 static size_t partial_bytes(const hearth_session *s)
 {
     layer_sizes most = model_largest(s->engine->model);
-    return most.heads * items_of(s->context, ATTEND_POSITIONS) * (most.head_length + 2) * sizeof(float);
+    size_t gathered = device_gathered_keys(s), keys = gathered > 0 ? gathered : s->context;
+    return most.heads * items_of(keys, ATTEND_POSITIONS) * (most.head_length + 2) * sizeof(float);
+}
+
+/* Returns the bytes of the keys that are brought together for a row. */
+static size_t gathered_bytes(const hearth_session *s)
+{
+    const cached_keys key = {1, model_largest(s->engine->model).head_length, 0, 1};
+    return items_of(device_gathered_keys(s), ATTEND_POSITIONS) * ATTEND_POSITIONS * kv_row_bytes(s->cache.format, key);
 }
 
 size_t device_attend_rows(const hearth_session *s)
@@ -249,6 +257,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), of_step);
     m->seen = take(t, DEVICE_PINNED, device_shares_choice(s) ? seen : 0, sizeof(uint32_t), of_bus);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), of_step);
+    v->pooled = take(t, DEVICE_MEMORY, rows * most.summary, word, of_step);
+    v->gathered = take(t, DEVICE_MEMORY, device_attend_rows(s), gathered_bytes(s), of_step);
     v->mixed = take(t, DEVICE_MEMORY, rows * widest_mixed(&most), word, of_step);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
     v->per_layer = take(t, DEVICE_MEMORY, device_own_input(h, h->layer_count, rows), 1, of_step);

@@ -32,6 +32,8 @@ typedef struct device_vectors {
     device_buffer *first_value; /* [R][d]  the first layer's values                          */
     /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][context] in whole splits; [R][choice_words] */
     device_buffer *index_query, *position_scores, *seen;
+    device_buffer *pooled,
+        *gathered; /* [R][K]  summaries; [device_attend_rows] keys of windows and summaries, in whole splits */
     device_buffer *partial,
         *mixed; /* [device_attend_rows][heads][splits][value + 2], of at most head_length, [R][read_width or V] */
     device_buffer *states;                  /* those of `recurrent` below                                */
@@ -298,6 +300,8 @@ typedef struct page_layer {
 page_layer device_page_layer(const hearth_session *s, uint32_t index);
 /* Returns the bytes of a page. */
 size_t device_page_bytes(const hearth_session *s);
+/* Returns the most keys that are brought together for a row, in layers of the device with one key for all heads; 0: there are none. */
+size_t device_gathered_keys(const hearth_session *s);
 /* In device_step.c. Writes to the mirror all data that differs from step to step, laid out for the rows of the running one, but the
  * residual stream. */
 void device_describe_step(hearth_session *s, const hearth_row *rows, size_t count);

@@ -50,6 +50,14 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
         [MIXER_GATE] = gates,
         [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"},
         [MIXER_INDEX_GATE] = {&l->index_gate, l->index_gate.rows, "indexer_compressor_gate"}};
+    const mixer_input one_key[MIXER_INPUTS] = {
+        [MIXER_QUERY] = {&l->query_in, a->query_rank, "attn_q_a"},
+        [MIXER_KEY] = {&l->k, key, "attn_kv"},
+        [MIXER_INDEX_KEY] = {&l->index_key, l->index_key.rows, "indexer_compressor_kv"},
+        [MIXER_INDEX_WEIGHT] = {&l->index_weight, a->index.head_count, "indexer.proj"},
+        [MIXER_INDEX_GATE] = {&l->index_gate, l->index_gate.rows, "indexer_compressor_gate"},
+        [MIXER_SUMMARY_VALUE] = {&l->summary_value, l->summary_value.rows, "attn_compressor_kv"},
+        [MIXER_SUMMARY_GATE] = {&l->summary_gate, l->summary_gate.rows, "attn_compressor_gate"}};
     const mixer_input attention[MIXER_INPUTS] = {
         [MIXER_QUERY] = {&l->q, query, "attn_q"},
         [MIXER_KEY] = {&l->k, key, "attn_k"},
@@ -73,7 +81,7 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
                                            [MIXER_KEY] = {&l->k, l->k.rows, "attn_k"},
                                            [MIXER_VALUE] = {&l->v, l->v.rows, "attn_v"},
                                            [MIXER_BETA] = {&l->beta, l->beta.rows, "ssm_beta"}};
-    const mixer_input *inputs = a->compressed > 0 ? latent : attention;
+    const mixer_input *inputs = a->compressed > 0 ? latent : a->one_key ? one_key : attention;
     if (l->mixer == MIXER_RECURRENT)
         inputs = l->recurrent.rule == RECURRENCE_SHORT   ? convolution
                  : l->recurrent.rule == RECURRENCE_RWKV7 ? rwkv
@@ -139,6 +147,25 @@ static hearth_status upload_latent(loader *l, device_layer *to, uint32_t layer)
                           "bias of gates of pools"));
     }
     return upload_whole(l, &to->value_up, &from->value_up, layer, "attn_v_b");
+}
+
+/* Uploads what attention with one key has beside them. */
+static hearth_status upload_one_key(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const attention_shape *a = &from->attention;
+    uint32_t together = a->summary.together, parts = a->summary.parts, index = a->index.head_length;
+    if (!a->one_key)
+        return HEARTH_OK;
+    TRY(upload_norm(l, &to->query_in_norm, &from->query_in_norm, NULL, a->query_rank, "query norm"));
+    TRY(upload_whole(l, &to->query_up, &from->q, layer, "attn_q_b"));
+    TRY(upload_whole(l, &to->output_in, &from->output_in, layer, "attn_output_a"));
+    TRY(upload_norm(l, &to->summary_norm, &from->summary_norm, NULL, a->head_length, "norm of summaries"));
+    TRY(upload_floats(l, &to->summary_bias, from->summary_bias, NULL, together * parts * a->head_length,
+                      "bias of gates of summaries"));
+    TRY(upload_whole(l, &to->index_query, &from->index_query, layer, "indexer.attn_q_b"));
+    return upload_floats(l, &to->index_gate_bias, from->index_gate_bias, NULL, together * parts * index,
+                         "bias of gates of summaries");
 }
 
 /* Uploads what wkv_prepare reads besides. */
@@ -314,6 +341,7 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
     TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
     TRY(upload_inputs(l, to, layer));
     TRY(upload_latent(l, to, layer));
+    TRY(upload_one_key(l, to, layer));
     TRY(upload_whole(l, &to->per_layer_gate, &from->per_layer_gate, layer, "inp_gate"));
     TRY(upload_whole(l, &to->per_layer_output, &from->per_layer_output, layer, "proj"));
     TRY(upload_streams(l, to, layer));
@@ -459,8 +487,6 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
-        {l->attention.one_key, "has one key that is the value too, and summaries, maybe"},
-        {l->token_experts, "has experts by token"},
         {recurrent_by_columns(&l->recurrent) && recurrent_width(&l->recurrent) % STACK_ROWS != 0,
          "has recurrent heads whose values together are no multiple of 8"},
         {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),
@@ -571,7 +597,7 @@ void device_weights_destroy(device_weights *w)
                                      &l->up,         &l->down_t,      &l->down,      &l->fc1,           &l->fc2,
                                      &l->router,     &l->mask_in,     &l->mask_out,  &l->shared_gate,   &l->latent_in,
                                      &l->latent_out, &l->shared.gate, &l->shared.up, &l->shared.down_t, &l->shared.down,
-                                     &l->shared.fc2, &l->index_query};
+                                     &l->shared.fc2, &l->index_query, &l->output_in};
         const device_norm norms[] = {l->attention_norm,
                                      l->ffn_norm,
                                      l->attention_post_norm,
@@ -590,7 +616,8 @@ void device_weights_destroy(device_weights *w)
                                      l->query_in_norm,
                                      l->compressed_norm,
                                      l->index_key_norm,
-                                     l->index_query_norm};
+                                     l->index_query_norm,
+                                     l->summary_norm};
         device_buffer *floats[] = {l->qkv_bias,
                                    l->attention_output_bias,
                                    l->sinks,
@@ -599,6 +626,8 @@ void device_weights_destroy(device_weights *w)
                                    l->down_bias,
                                    l->router_bias,
                                    l->router_correction,
+                                   l->token_experts,
+                                   l->summary_bias,
                                    l->expert_scales,
                                    l->expert_ranges,
                                    l->expert_owners,

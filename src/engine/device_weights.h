@@ -33,7 +33,17 @@ typedef struct device_norm {
 } device_norm;
 
 /* The matrices that read the input of a mixer, of attention and of a recurrent one. */
-enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INDEX_WEIGHT, MIXER_INDEX_GATE, MIXER_INPUTS };
+enum {
+    MIXER_QUERY,
+    MIXER_KEY,
+    MIXER_VALUE,
+    MIXER_GATE,
+    MIXER_INDEX_WEIGHT,
+    MIXER_INDEX_GATE,
+    MIXER_SUMMARY_VALUE,
+    MIXER_SUMMARY_GATE,
+    MIXER_INPUTS
+};
 enum { MIXER_CONVOLVED, MIXER_RECURRENT_GATE, MIXER_STEP, MIXER_BETA, MIXER_INPUT_GATE = MIXER_STEP };
 /* Of attention that chooses positions: if it is latent it has no values of its own, and if pools are plain there are no weights and
  * gates. */
@@ -77,6 +87,9 @@ typedef struct device_layer {
     device_matrix inputs[MIXER_INPUTS], mixer_output;
     /* Latent attention, names as in model_layer; query_up: q, where that reads what query_in makes, and is no input. */
     device_matrix query_up, key_up, value_up;
+    device_matrix output_in; /* as in model_layer, like the next */
+    device_buffer *summary_bias;
+    device_norm summary_norm;
     device_norm query_in_norm, compressed_norm;
     device_matrix index_query; /* as in model_layer, like the next */
     device_norm index_key_norm, index_query_norm;
@@ -96,6 +109,7 @@ typedef struct device_layer {
     uint32_t width; /* values per row of lists and activations: n; of experts the most that a token uses */
     device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction, *expert_scales;             /* [expert_count], or NULL */
+    device_buffer *token_experts;                                               /* as in model_layer, or NULL */
     device_norm router_norm, experts_norm, experts_post_norm, shared_post_norm; /* [d] as in model_layer   */
     /* Which places each expert's neurons have, the shared one's last: from the first up to, not including, the second; and for
      * the device, which expert the neuron of a place belongs to. */

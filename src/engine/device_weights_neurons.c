@@ -89,6 +89,9 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
     TRY(upload_whole(l, &to->shared_gate, &shared_gate, layer, "ffn_gate_inp_shexp"));
     TRY(upload_floats(l, &to->router_bias, from->router_bias, NULL, experts, "router bias"));
     TRY(upload_floats(l, &to->router_correction, from->router_correction, NULL, experts, "router correction"));
+    if (from->token_experts)
+        TRY(upload_words(l, &to->token_experts, (const uint32_t *)from->token_experts,
+                         l->model->hyper.vocabulary_size * from->ffn.router.used, "experts of tokens"));
     TRY(upload_floats(l, &to->expert_scales, from->expert_scales, NULL, experts, "expert scales"));
     TRY(upload_norm(l, &to->router_norm, &from->router_norm, NULL, d, "router norm"));
     TRY(upload_norm(l, &to->experts_norm, &from->experts_norm, NULL, d, "experts norm"));

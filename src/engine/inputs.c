@@ -28,12 +28,14 @@ static size_t lay_out(input_sums *s, const hearth_model *model, double *next)
     size_t count = take(&s->head, d, 1, &next);
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         const model_layer *l = &model->layers[i];
+        const attention_shape *a = &l->attention;
         const ffn_shape *f = &l->ffn;
         input_squares *to = s->layers ? s->layers[i] : places;
         uint32_t experts = ffn_experts(f);
         count += take(&to[INPUT_ATTENTION], l->mixer == MIXER_NONE ? 0 : d, 1, &next);
-        count +=
-            take(&to[INPUT_ATTENTION_OUTPUT], result_width(&l->attention) + recurrent_width(&l->recurrent), 1, &next);
+        count += take(&to[INPUT_QUERIES], a->query_rank, 1, &next);
+        count += take(&to[INPUT_GROUPS], a->output_groups > 0 ? read_width(a) / a->output_groups : 0, 1, &next);
+        count += take(&to[INPUT_ATTENTION_OUTPUT], result_width(a) + recurrent_width(&l->recurrent), 1, &next);
         count += take(&to[INPUT_MIXED_KEY], l->input_mix ? d : 0, 1, &next);
         count += take(&to[INPUT_MIXED_VALUE], l->input_mix ? d : 0, 1, &next);
         count += take(&to[INPUT_LATENT_IN], f->latent > 0 ? d : 0, 1, &next);

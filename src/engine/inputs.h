@@ -11,6 +11,8 @@
 /* Places in a layer where matrices read an input. Those of a layer with experts are per expert. */
 typedef enum input_place {
     INPUT_ATTENTION,        /* of q, k and v, or of what leads into a recurrent mixer */
+    INPUT_QUERIES,          /* of q, where two matrices make queries */
+    INPUT_GROUPS,           /* of the matrices of groups of heads, which read so many inputs of a token */
     INPUT_ATTENTION_OUTPUT, /* of the output matrix of either      */
     INPUT_MIXED_KEY,        /* of k and ...                        */
     INPUT_MIXED_VALUE,      /* ... v, where each reads a mixture of its own (rwkv_input) */

@@ -36,11 +36,14 @@ static void store_q8_0(const kernels *k, const float *values, size_t n, void *at
 
 const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
     [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16, DEVICE_pool_keys_f16,
-                       DEVICE_score_positions_f16, DEVICE_attend_chosen_f16, 0},
+                       DEVICE_score_positions_f16, DEVICE_attend_chosen_f16, DEVICE_gather_f16,
+                       DEVICE_attend_gathered_f16, 0},
     [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32, DEVICE_pool_keys_f32,
-                       DEVICE_score_positions_f32, DEVICE_attend_chosen_f32, 0},
+                       DEVICE_score_positions_f32, DEVICE_attend_chosen_f32, DEVICE_gather_f32,
+                       DEVICE_attend_gathered_f32, 0},
     [HEARTH_KV_Q8_0] = {FORMAT_Q8_0, store_q8_0, DEVICE_place_q8_0, DEVICE_attend_q8_0, DEVICE_pool_keys_q8_0,
-                        DEVICE_score_positions_q8_0, DEVICE_attend_chosen_q8_0, sizeof(uint16_t)},
+                        DEVICE_score_positions_q8_0, DEVICE_attend_chosen_q8_0, DEVICE_gather_q8_0,
+                        DEVICE_attend_gathered_q8_0, sizeof(uint16_t)},
 };
 
 uint32_t kv_misfit(hearth_kv format, cached_keys keys)

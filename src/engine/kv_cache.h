@@ -18,6 +18,7 @@ typedef struct kv_format_row {
     void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
     device_kernel place, attend; /* of a device: stores; reads; for chosen positions: */
     device_kernel pool_keys, score_positions, attend_chosen;
+    device_kernel gather, attend_gathered; /* for windows and summaries                                     */
     size_t scale_bytes; /* of a block, that a device keeps behind the values of all positions (P_PAGES) */
 } kv_format_row;
 

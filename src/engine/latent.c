@@ -105,9 +105,11 @@ static void multiply_all(latent_job *job, size_t count, const matrix *w, head_va
     }
 }
 
-void latent_queries(hearth_session *s, const model_layer *l, size_t count, float *out)
+void latent_queries(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
+    const model_layer *l = &s->engine->model->layers[layer];
     norm_rows(s, &l->query_in_norm, l->attention.query_rank, count, s->scratch.query_in);
+    inputs_see(s, layer, INPUT_QUERIES, s->scratch.query_in, count);
     multiply(s, s->scratch.query_in, count, &(product){&l->q, out}, 1);
 }
 
@@ -117,6 +119,7 @@ void latent_groups(hearth_session *s, uint32_t layer, size_t count)
     const attention_shape *a = &l->attention;
     latent_job job = {.s = s, .a = a, .l = l, .heads = a->output_groups};
     size_t length = read_width(a) / a->output_groups;
+    inputs_see(s, layer, INPUT_GROUPS, s->scratch.mixed, count * a->output_groups);
     multiply_all(&job, count, &l->output_in, (head_values){s->scratch.mixed, length, 0, length},
                  (head_values){s->scratch.result, a->output_rank, 0, a->output_rank});
 }
@@ -133,7 +136,7 @@ void latent_project(hearth_session *s, uint32_t layer, size_t count)
                                 {&l->attention_gate, b->gated_query}};
     multiply(s, b->normed, count, of_input, l->attention_gate.data ? 3 : 2);
     if (narrow)
-        latent_queries(s, l, count, b->short_query);
+        latent_queries(s, layer, count, b->short_query);
     pool_run(s->engine->runtime->threads, count, 1, place_rotated, &job);
     multiply_all(&job, count, &l->key_up, (head_values){b->short_query, short_query(a), 0, a->unrotated},
                  (head_values){b->query, a->head_length, rotated(a), a->compressed});

@@ -11,7 +11,7 @@
 void latent_project(hearth_session *s, uint32_t layer, size_t count);
 
 /* Computes the queries [count][rows of q] from what query_in has left in scratch.query_in, after its norm. */
-void latent_queries(hearth_session *s, const model_layer *l, size_t count, float *out);
+void latent_queries(hearth_session *s, uint32_t layer, size_t count, float *out);
 
 /* Takes what heads have read through the matrices of groups of them (attention_shape.output_groups): from scratch.mixed
  * [count][H * head_length] to scratch.result [count][output_groups * output_rank]. */

@@ -3,6 +3,7 @@
 
 #include "../base/memory.h"
 #include "../file/importance.h"
+#include "../model/hyper.h"
 
 #include <string.h>
 
@@ -20,6 +21,11 @@ static const struct reader {
     {offsetof(model_layer, query_in), INPUT_ATTENTION},
     {offsetof(model_layer, index_key), INPUT_ATTENTION},
     {offsetof(model_layer, index_weight), INPUT_ATTENTION},
+    {offsetof(model_layer, index_gate), INPUT_ATTENTION},
+    {offsetof(model_layer, index_query), INPUT_QUERIES},
+    {offsetof(model_layer, summary_value), INPUT_ATTENTION},
+    {offsetof(model_layer, summary_gate), INPUT_ATTENTION},
+    {offsetof(model_layer, output_in), INPUT_GROUPS},
     {offsetof(model_layer, attention_output), INPUT_ATTENTION_OUTPUT},
     {offsetof(model_layer, recurrent_in), INPUT_ATTENTION},
     {offsetof(model_layer, short_in), INPUT_ATTENTION},
@@ -43,9 +49,14 @@ static const struct reader {
 };
 #define READERS (sizeof readers / sizeof *readers)
 
-/* Returns the place of what a matrix reads: keys and values read mixtures of their own in layers that have such. */
+/* Returns the place of what a matrix reads: keys and values read mixtures of their own in layers that have such, and queries what
+ * another matrix makes. Where queries that score positions are plain, they do not. */
 static input_place place_of(const model_layer *l, const struct reader *reader)
 {
+    if (l->attention.query_rank > 0 && reader->field == offsetof(model_layer, q))
+        return INPUT_QUERIES;
+    if (l->attention.index.plain && reader->field == offsetof(model_layer, index_query))
+        return INPUT_ATTENTION;
     if (l->input_mix && reader->field == offsetof(model_layer, k))
         return INPUT_MIXED_KEY;
     if (l->input_mix && reader->field == offsetof(model_layer, v))
@@ -70,15 +81,15 @@ static const input_squares *find_sums(const listing *l, const tensor_rule *rule,
     bool has_experts = of->ffn.router.expert_count > 0;
     unsigned others = TENSOR_IGNORED | TENSOR_ALIAS | TENSOR_NEURON_MAJOR | TENSOR_PREDICTOR |
                       (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS);
+    if (!hyper_meets_needs(&l->model->hyper, of, rule->needs))
+        return NULL;
     for (size_t i = 0; rule->rows != DIMENSION_NONE && !(rule->flags & others) && i < READERS; i++) {
         if (readers[i].field != rule->field)
             continue;
         const matrix *m = (const void *)((const char *)of + rule->field);
         const input_squares *sums = &l->sums->layers[layer][place_of(of, &readers[i])];
         bool is_there = m->data || (rule->flags & TENSOR_STOCK); /* a packed model has down_t in place of down */
-        bool between =
-            rule->field == offsetof(model_layer, q) && of->attention.query_rank > 0; /* it has another input */
-        return is_there && !between && sums->columns > 0 ? sums : NULL;
+        return is_there && sums->columns > 0 ? sums : NULL;
     }
     return NULL;
 }

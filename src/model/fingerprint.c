@@ -90,7 +90,14 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 y->connection_rank,
                                 a->index.plain,
                                 l->recurrent.gate_logistic,
-                                l->ngrams};
+                                l->ngrams,
+                                a->one_key,
+                                a->norm_queries,
+                                a->output_groups,
+                                a->output_rank,
+                                a->summary.together,
+                                a->summary.parts > 1,
+                                l->ffn.router.by_token};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -108,6 +115,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->connection_epsilon, 1);
     if (l->ngrams)
         add_ngrams(h, &y->ngrams);
+    if (a->back_rotary)
+        add_rotary(h, a->back_rotary);
+    if (a->summary.rotary)
+        add_rotary(h, a->summary.rotary);
     if (a->compressed > 0 && y->latent_epsilon != 1e-6f)
         add_floats(h, &y->latent_epsilon, 1);
     if (l->ffn.cuts)
@@ -178,8 +189,10 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
            a->ffn.latent == b->ffn.latent && a->mixer == b->mixer && same_recurrence(&a->recurrent, &b->recurrent) &&
            x->keys_back == y->keys_back && x->value_length == y->value_length && x->chosen_back == y->chosen_back &&
-           x->chosen == y->chosen && a->ngrams == b->ngrams && a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut &&
-           !a->output_scale && !b->output_scale;
+           x->chosen == y->chosen && x->summary.together == y->summary.together &&
+           x->summary.parts == y->summary.parts && a->ffn.router.by_token == b->ffn.router.by_token &&
+           a->ngrams == b->ngrams && a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale &&
+           !b->output_scale;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

@@ -42,10 +42,40 @@ static void describe_rotary(char *out, size_t size, const attention_shape *a)
         say(out, size, "; not rotated");
         return;
     }
-    say(out, size, "; %u of %u pairs (%s) rotated, wavelengths up to %.0f", turning, a->head_length / 2,
-        pairings[r->pairing], three_digits(2 * PI / r->frequencies[turning - 1]));
+    say(out, size, "; %u of %u pairs (%s%s) rotated%s, wavelengths up to %.0f", turning, a->head_length / 2,
+        pairings[r->pairing], r->last ? ", the last" : "", a->back_rotary ? " and what is read back" : "",
+        three_digits(2 * PI / r->frequencies[turning - 1]));
     if (r->long_frequencies)
         say(out, size, ", more slowly in contexts above %u", r->long_from);
+}
+
+/* "; sees 128 positions, and of summaries of 4, which overlap, the 512 that 64 heads of 128 choose" */
+static void describe_summaries(char *out, size_t size, const attention_shape *a)
+{
+    const summary_shape *s = &a->summary;
+    say(out, size, "; sees %u positions, and %s summaries of %u%s", a->window, a->chosen > 0 ? "of" : "all",
+        s->together, s->parts > 1 ? ", which overlap" : "");
+    if (a->chosen > 0)
+        say(out, size, ", the %u that %u heads of %u choose", a->chosen / a->pool, a->index.head_count,
+            a->index.head_length);
+}
+
+/* Says which positions a row sees. */
+static void describe_seen(char *out, size_t size, const attention_shape *a, uint32_t layer)
+{
+    if (a->summary.together > 0) {
+        describe_summaries(out, size, a);
+        return;
+    }
+    if (a->index.head_count > 0)
+        say(out, size, ", sees %u positions that %u heads of %u choose", a->chosen, a->index.head_count,
+            a->index.head_length);
+    if (a->index.head_count > 0 && a->pool > 1)
+        say(out, size, ", %u together, and those after the last %u", a->pool, a->pool);
+    if (a->index.head_count == 0 && a->chosen > 0)
+        say(out, size, ", sees the positions that layer %u chooses", layer - a->chosen_back);
+    if (a->window > 0)
+        say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
 }
 
 static void describe_attention(char *out, size_t size, const model_layer *l, uint32_t layer)
@@ -67,18 +97,11 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
     describe_rotary(out, size, a);
     if (a->norm_turned)
         say(out, size, ", then normed");
-    if (a->index.head_count > 0)
-        say(out, size, ", sees %u positions that %u heads of %u choose", a->chosen, a->index.head_count,
-            a->index.head_length);
-    if (a->index.head_count > 0 && a->pool > 1)
-        say(out, size, ", %u together, and those after the last %u", a->pool, a->pool);
-    if (a->index.head_count == 0 && a->chosen > 0)
-        say(out, size, ", sees the positions that layer %u chooses", layer - a->chosen_back);
-    if (a->summary.together > 0)
-        say(out, size, ", and summaries of %u positions%s", a->summary.together,
-            a->summary.parts > 1 ? ", which overlap" : "");
-    if (a->window > 0)
-        say(out, size, a->chunked ? "; sees its chunk of %u positions" : "; sees %u positions", a->window);
+    describe_seen(out, size, a, layer);
+    if (a->norm_queries)
+        say(out, size, "; queries normed without weights");
+    if (a->output_groups > 0)
+        say(out, size, "; %u groups of heads make %u values each", a->output_groups, a->output_rank);
     if (a->norm_plain)
         say(out, size, "; queries and keys normed without weights");
     if (a->grows)

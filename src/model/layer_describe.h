@@ -9,7 +9,7 @@
 /* Each is a phrase that ends without a full stop. Bytes behind the texts are zero. */
 typedef struct layer_words {
     char recurrent[160];
-    char attention[224]; /* "8 heads of 64, 2 of keys and values; not rotated; sees 4096 positions" */
+    char attention[320]; /* "8 heads of 64, 2 of keys and values; not rotated; sees 4096 positions" */
     char norms[224];     /* "RMS before attention and network" */
     char wiring[192];    /* "attention, then network" */
     char experts[160];   /* "6 of 64, by sigmoid, shares of their sum", or empty */

@@ -18,7 +18,7 @@
 
 /* What makes layers alike. */
 typedef struct layer_traits {
-    uint64_t values[26]; /* as many as kind_of lists */
+    uint64_t values[28]; /* as many as kind_of lists */
 } layer_traits;
 
 typedef struct describer {
@@ -223,8 +223,6 @@ static const char *lacks(const model_layer *l, const engine_layer *e)
         return "its selector does not run there";
     if (e->rows)
         return "neurons of it are left out";
-    if (device_lacks(l))
-        return "devices do not compute what it has";
     if (l->ffn.router.expert_count > 0 && !e->down_t.data && !device_takes_stock_experts(l, e->selector))
         return "its experts have no row per neuron, which `hearth pack` gives them";
     return NULL;
@@ -260,7 +258,9 @@ static uint32_t kind_of(describer *d, uint32_t layer)
                               matrix_bytes(&e->predictor.fc1),
                               lacks(l, e) != NULL,
                               device_apart(l),
-                              matrix_bytes(&l->per_layer_gate)}};
+                              matrix_bytes(&l->per_layer_gate),
+                              l->attention.summary.together,
+                              l->recurrent.more}};
     d->traits[layer] = is;
     uint32_t first = 0;
     while (memcmp(&d->traits[first], &is, sizeof is) != 0)

@@ -84,7 +84,7 @@ INLINE cache_piece cache_piece_at(const cache_pages *c, GLOBAL const uchar *cach
     return piece;
 }
 
-/* Rotates a query in place by the angles of its position. */
+/* Rotates values of a query in place by the angles of its position. */
 INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
                         uint halves)
 {
@@ -96,26 +96,30 @@ INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL 
     }
 }
 
-/* Rotates a key and stores it in the cache. */
+/* Rotates values of a key, from `turned` on, and stores it in the cache. */
 INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
-                      uint halves, uint length, GLOBAL uchar *keys, size_t at, uint format)
+                      uint halves, uint turned, uint length, GLOBAL uchar *keys, size_t at, uint format)
 {
     for (uint i = LANE; i < pairs; i += LANES) {
-        uint first = halves ? i : 2 * i, second = halves ? i + pairs : 2 * i + 1;
+        uint first = turned + (halves ? i : 2 * i), second = turned + (halves ? i + pairs : 2 * i + 1);
         float a = key[first], b = key[second];
         cache_store(keys, at + first, a * cosine[i] - b * sine[i], format);
         cache_store(keys, at + second, a * sine[i] + b * cosine[i], format);
     }
-    for (uint i = 2 * pairs + LANE; i < length; i += LANES)
-        cache_store(keys, at + i, key[i], format);
+    for (uint i = LANE; i < length - 2 * pairs; i += LANES) {
+        uint other = i < turned ? i : i + 2 * pairs;
+        cache_store(keys, at + other, key[other], format);
+    }
 }
 
-/* Returns value i of a key or value once it is rotated; pairs 0: as it is. */
+/* Returns value i of a key or value once it is rotated, from the value `turned` on; pairs 0: as it is. */
 INLINE float placed_value(GLOBAL const float *from, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
-                          uint halves, uint i)
+                          uint halves, uint turned, uint i)
 {
-    if (i >= 2 * pairs)
+    if (i < turned || i >= turned + 2 * pairs)
         return from[i];
+    from += turned;
+    i -= turned;
     uint pair = halves ? i % pairs : i / 2, second = halves ? i >= pairs : i % 2, apart = halves ? pairs : 1;
     float other = from[second ? i - apart : i + apart];
     return second ? other * sine[pair] + from[i] * cosine[pair] : from[i] * cosine[pair] - other * sine[pair];
@@ -128,16 +132,16 @@ INLINE float placed_value(GLOBAL const float *from, GLOBAL const float *cosine, 
 #define HALF_NAN  0x7e00
 
 /* Rotates a key (or with pairs 0 takes a value) and stores it as Q8_0, rounded as the format's encoder does (number/), from value
- * `at` of the piece on. A block with a value that Q8_0 cannot hold gets the scale NaN, so that the fault shows. turned
- * [PLACE_VALUES], factors [PLACE_VALUES / 32]. */
+ * `at` of the piece on. Rotated are values from `first` on. A block with a value that Q8_0 cannot hold gets the scale NaN, so that
+ * the fault shows. turned [PLACE_VALUES], factors [PLACE_VALUES / 32]. */
 INLINE void place_blocks(GLOBAL const float *from, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
-                         uint halves, uint length, GLOBAL uchar *values, GLOBAL ushort *scales, size_t at,
+                         uint halves, uint first, uint length, GLOBAL uchar *values, GLOBAL ushort *scales, size_t at,
                          LOCAL float *turned, LOCAL float *factors)
 {
     for (uint begin = 0; begin < length; begin += PLACE_VALUES) {
         uint n = least(PLACE_VALUES, length - begin);
         for (uint i = LANE; i < n; i += LANES)
-            turned[i] = placed_value(from, cosine, sine, pairs, halves, begin + i);
+            turned[i] = placed_value(from, cosine, sine, pairs, halves, first, begin + i);
         BARRIER();
         for (uint b = LANE; b < n / 32; b += LANES) {
             float most = 0.0f;
@@ -162,12 +166,13 @@ INLINE void place_blocks(GLOBAL const float *from, GLOBAL const float *cosine, G
     }
 }
 
-/* An item is a head of a row: first the query heads, then the key/value heads. */
+/* An item is a head of a row: first the query heads, then the key/value heads. Of rows that do not end so many positions that have
+ * one key together, the key is not stored. */
 INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *query, GLOBAL const float *key,
                   GLOBAL const float *value, GLOBAL const float *cosine, GLOBAL const float *sine, GLOBAL uchar *keys,
                   GLOBAL uchar *values, cache_pages pages, uint heads, uint kv_heads, uint length, uint pairs,
-                  uint halves, uint stride_q, uint stride_k, uint group, uint groups, LOCAL float *turned,
-                  LOCAL float *factors)
+                  uint halves, uint first, uint together, uint stride_q, uint stride_k, uint group, uint groups,
+                  LOCAL float *turned, LOCAL float *factors)
 {
     uint all_heads = heads + kv_heads;
     for (uint item = group; item < step->count * all_heads; item += groups) {
@@ -178,26 +183,29 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             sines += (size_t)t * pairs;
         }
         if (head < heads) {
-            place_query(query + (size_t)t * stride_q + (size_t)head * length, cosines, sines, pairs, halves);
+            place_query(query + (size_t)t * stride_q + (size_t)head * length + first, cosines, sines, pairs, halves);
             continue;
         }
         uint position = step->row[t].position, own = head - heads, shorter = pages.value_length;
+        if ((position + 1) % together != 0) /* the same for every lane */
+            continue;
         size_t page = cache_page(&pages, step->row[t].sequence, position), row = (size_t)t * stride_k;
         GLOBAL const float *from = key + row + (size_t)own * length;
         GLOBAL const float *value_from = value ? value + row + (size_t)own * shorter : value;
         GLOBAL uchar *piece = keys + page + (size_t)own * pages.piece_bytes;
         GLOBAL uchar *value_piece = values + page + (size_t)own * pages.value_piece_bytes;
-        size_t at = cache_at(position, length), value_at = cache_at(position, shorter);
+        uint row_of_page = position % ATTEND_POSITIONS / together;
+        size_t at = (size_t)row_of_page * length, value_at = (size_t)row_of_page * shorter;
         if (format == CACHE_Q8_0) {
-            place_blocks(from, cosines, sines, pairs, halves, length, piece,
+            place_blocks(from, cosines, sines, pairs, halves, first, length, piece,
                          (GLOBAL ushort *)(piece + (size_t)pages.positions * length), at, turned, factors);
             if (value)
-                place_blocks(value_from, cosines, sines, 0, halves, shorter, value_piece,
+                place_blocks(value_from, cosines, sines, 0, halves, 0, shorter, value_piece,
                              (GLOBAL ushort *)(value_piece + (size_t)pages.positions * shorter), value_at, turned,
                              factors);
             continue;
         }
-        place_key(from, cosines, sines, pairs, halves, length, piece, at, format);
+        place_key(from, cosines, sines, pairs, halves, first, length, piece, at, format);
         for (uint i = LANE; value && i < shorter; i += LANES)
             cache_store(value_piece, value_at + i, value_from[i], format);
     }
@@ -210,7 +218,7 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
         LOCAL_ARRAY(float, factors, PLACE_VALUES / 32);                                                           \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, value_length, value_piece_bytes};   \
         place(FORMAT, step, query, key, value, cosine, sine, keys, values, cache, heads, kv_heads, length, pairs, \
-              halves, stride_q, stride_k, GROUP, GROUPS, turned, factors);                                        \
+              halves, first, together, stride_q, stride_k, GROUP, GROUPS, turned, factors);                       \
     }
 X(place_f32, CACHE_F32)
 X(place_f16, CACHE_F16)
@@ -413,6 +421,58 @@ INLINE uint list_seen(GLOBAL const uint *seen, bool limited, uint count, LOCAL u
     return limited ? before[SPLIT_WORDS] : count;
 }
 
+/* Queries of one row that share the keys of a split: `n` of them, one after the other, with `count` keys, or of a list so many.
+ * whole: keys and values are made of whole chunks. */
+typedef struct attend_part {
+    GLOBAL const float *query;
+    uint n, count, length, value_length;
+    bool whole;
+    float scale, softcap;
+} attend_part;
+
+/* Writes what a part gives to `out`, `stride` from query to query: the values, the greatest score, the sum of the weights. Keys
+ * begin at place key_at of their piece, values likewise. */
+INLINE void attend_to(uint format, const attend_part *o, cache_piece keys, cache_piece values, size_t key_at,
+                      size_t value_at, LOCAL const uint *list, GLOBAL float *out, size_t stride, LOCAL float *scratch,
+                      LOCAL float *weights, LOCAL float *shared)
+{
+    uint shorter = o->value_length;
+    if (o->count == 0) { /* the same for every lane, so no lane reaches a barrier */
+        for (uint q = LANE; q < o->n; q += LANES) {
+            out[q * stride + shorter] = LEAST_SCORE;
+            out[q * stride + shorter + 1] = 0.0f;
+        }
+        return;
+    }
+    /* There always is a query. Without the test PoCL 3.1 gives lanes of attend_gathered values of others (kcheck, group=3). */
+    uint team = o->n == 0 ? 1
+                          : attend_keys(o->query, o->n, keys, key_at, scratch, o->count, list, o->length, o->length,
+                                        o->whole, format);
+    BARRIER();
+    NO_UNROLL
+    for (uint q = TEAM; q < o->n; q += TEAMS) { /* a team takes a query */
+        float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, o->scale, o->softcap,
+                                             weights + q * ATTEND_POSITIONS, o->count, shared, &greatest);
+        if (TEAM_LANE == 0) {
+            out[q * stride + shorter] = greatest;
+            out[q * stride + shorter + 1] = sum;
+        }
+    }
+    BARRIER(); /* all weights are there, and nobody needs the scores */
+    uint teams =
+        attend_values(weights, o->n, values, value_at, scratch, out, stride, o->count, list, shorter, o->whole, format);
+    BARRIER();
+    uint ready = teams > 0 ? o->n * shorter : 0;
+    for (uint k = LANE; k < ready; k += LANES) {
+        uint q = k / shorter, i = k % shorter;
+        float value = 0.0f;
+        for (uint each = 0; each < teams; each++)
+            value += scratch[(q * teams + each) * shorter + i];
+        out[q * stride + i] = value;
+    }
+    BARRIER(); /* before the next item overwrites scratch */
+}
+
 /* list: room for a split, where positions are chosen: rows from the position `limit` on see those whose bits are set in `seen`
  * [T][splits][SPLIT_WORDS]. */
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
@@ -433,45 +493,14 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         if (list && count > 0)
             count = list_seen(seen + ((size_t)o.t * splits + o.split) * SPLIT_WORDS,
                               step->row[o.t].position >= limit, count, list);
-        if (count == 0) { /* the same for every lane, so no lane reaches a barrier */
-            for (uint q = LANE; q < o.n; q += LANES) {
-                out[q * stride + shorter] = LEAST_SCORE;
-                out[q * stride + shorter + 1] = 0.0f;
-            }
-            continue;
-        }
         float row_scale = scale * (grows ? 1.0f + AS_FLOAT(step->row[o.t].score_gain) : 1.0f);
         uint own = o.first / (heads / kv_heads);
-        size_t page = cache_page(&pages, step->row[o.t].sequence, o.begin);
-        cache_piece key_piece = cache_piece_at(&pages, keys, page + (size_t)own * pages.piece_bytes, length);
-        cache_piece value_piece =
-            cache_piece_at(&pages, values, page + (size_t)own * pages.value_piece_bytes, shorter);
-        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, key_piece,
-                                cache_at(o.begin, length), scratch, count, list, length, length, whole,
-                                format);
-        BARRIER();
-        NO_UNROLL
-        for (uint q = TEAM; q < o.n; q += TEAMS) { /* a team takes a query */
-            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, row_scale, softcap,
-                                                 weights + q * ATTEND_POSITIONS, count, shared, &greatest);
-            if (TEAM_LANE == 0) {
-                out[q * stride + shorter] = greatest;
-                out[q * stride + shorter + 1] = sum;
-            }
-        }
-        BARRIER(); /* all weights are there, and nobody needs the scores */
-        uint teams = attend_values(weights, o.n, value_piece, cache_at(o.begin, shorter), scratch, out, stride, count,
-                                   list, shorter, whole, format);
-        BARRIER();
-        uint ready = teams > 0 ? o.n * shorter : 0;
-        for (uint k = LANE; k < ready; k += LANES) {
-            uint q = k / shorter, i = k % shorter;
-            float value = 0.0f;
-            for (uint each = 0; each < teams; each++)
-                value += scratch[(q * teams + each) * shorter + i];
-            out[q * stride + i] = value;
-        }
-        BARRIER(); /* before the next item overwrites scratch */
+        size_t page = count > 0 ? cache_page(&pages, step->row[o.t].sequence, o.begin) : 0; /* which it may not have */
+        attend_part part = {query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, count, length, shorter,
+                            whole, row_scale, softcap};
+        attend_to(format, &part, cache_piece_at(&pages, keys, page + (size_t)own * pages.piece_bytes, length),
+                  cache_piece_at(&pages, values, page + (size_t)own * pages.value_piece_bytes, shorter),
+                  cache_at(o.begin, length), cache_at(o.begin, shorter), list, out, stride, scratch, weights, shared);
     }
 }
 
@@ -496,15 +525,15 @@ X(attend_q8_0, CACHE_Q8_0)
 /* Splits whose weights are in local memory at once. */
 #define JOIN_SPLITS 64
 
-/* Joins a query head of a row (item); `out` holds the sums until they are complete. Splits after the row's position are
- * not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
+/* Joins a query head of a row (item); `out` holds the sums until they are complete. Unless it reads all splits, those after the row's
+ * position are not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
 INLINE void join_head(GLOBAL const step_record *step, GLOBAL const float *partial, GLOBAL const float *sinks,
                       GLOBAL const float *gates, GLOBAL float *mixed, uint heads, uint length, uint splits, uint stride,
-                      uint gate_length, bool softplus, uint first_row, float gain, uint item, LOCAL float *weights,
-                      LOCAL float *sums, LOCAL float *shared)
+                      uint gate_length, bool softplus, bool all, uint first_row, float gain, uint item,
+                      LOCAL float *weights, LOCAL float *sums, LOCAL float *shared)
 {
     uint t = first_row + item / heads, width = length + 2;
-    uint used = least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
+    uint used = all ? splits : least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
     GLOBAL const float *from = partial + (size_t)item * splits * width;
     GLOBAL float *out = mixed + ((size_t)first_row * heads + item) * length;
     float sink = sinks ? sinks[item % heads] : LEAST_SCORE, top = sink, total = 0;
@@ -551,7 +580,7 @@ KERNEL(attend_join, P_ATTEND_JOIN)
     uint items = attend_rows(step, first_row, most_rows) * heads;
     for (uint item = GROUP; item < items; item += GROUPS)
         join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
-                  first_row, gain, item, weights, sums, shared);
+                  all != 0, first_row, gain, item, weights, sums, shared);
 }
 
 KERNEL(attend_join_8, P_ATTEND_JOIN_8)
@@ -560,7 +589,7 @@ KERNEL(attend_join_8, P_ATTEND_JOIN_8)
     uint items = attend_rows(step, first_row, most_rows) * heads, blocks = length / 32;
     for (uint item = GROUP; item < items; item += GROUPS) {
         uint begin = (first_row * heads + item) * blocks;
-        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0,
+        join_head(step, partial, sinks, gates, mixed, heads, length, splits, stride, gate_length, softplus != 0, false,
                   first_row, gain, item, weights, sums, shared);
         BARRIER(); /* others read what a lane has written */
         quantize_blocks(mixed, q, q_scales, q_sums, begin, begin + blocks);

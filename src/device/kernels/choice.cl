@@ -74,9 +74,9 @@ KERNEL(finish_pools, P_FINISH_POOLS)
  * they are in a cache by then. A lane keeps the sums of its pools in `totals`, which no other lane reads. */
 INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL const float *query,
                             GLOBAL const float *weights, GLOBAL const uchar *keys, cache_pages pages,
-                            GLOBAL float *scores, uint limit, uint pool, uint heads, uint length, uint splits,
-                            uint stride_q, uint stride_w, uint first_row, uint most_rows, uint group, uint groups,
-                            LOCAL float *parts, LOCAL float *totals)
+                            GLOBAL float *scores, uint limit, uint pool, uint apart, uint heads, uint length,
+                            uint splits, uint stride_q, uint stride_w, uint first_row, uint most_rows, uint group,
+                            uint groups, LOCAL float *parts, LOCAL float *totals)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0;
     uint items = attend_rows(step, first_row, most_rows) * splits, most = ATTEND_POSITIONS / pool;
@@ -92,8 +92,8 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         for (uint h = 0; h < heads; h += ATTEND_QUERIES) {
             uint n = least(ATTEND_QUERIES, heads - h);
             uint team = attend_keys(query + (size_t)t * stride_q + (size_t)h * length, n,
-                                    cache_piece_at(&pages, keys, begin, length), (size_t)(pool - 1) * length, parts,
-                                    count, (LOCAL const uint *)0, length, pool * length, whole, format);
+                                    cache_piece_at(&pages, keys, begin, length), (size_t)(apart - 1) * length, parts,
+                                    count, (LOCAL const uint *)0, length, apart * length, whole, format);
             BARRIER();
             for (uint p = LANE; p < count; p += LANES)
                 for (uint q = 0; q < n; q++) {
@@ -116,8 +116,8 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};               \
-        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, heads, length, splits,     \
-                        stride_q, stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);                   \
+        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, apart, heads, length,      \
+                        splits, stride_q, stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);           \
     }
 X(score_positions_f32, CACHE_F32)
 X(score_positions_f16, CACHE_F16)

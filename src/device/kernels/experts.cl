@@ -24,7 +24,7 @@ INLINE float best_two(LOCAL const float *values, uint n)
 }
 
 /* Turns the products of one token with the router into scores, in place. */
-INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL const float *bias, uint n, bool sigmoid,
+INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL const float *bias, uint n, uint scoring,
                           LOCAL float *scratch)
 {
     float largest = NEGATIVE_INFINITY, sum = 0.0f;
@@ -35,11 +35,13 @@ INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL cons
     }
     largest = group_max(largest, scratch);
     for (uint e = LANE; e < n; e += LANES) {
-        float score = sigmoid ? sigmoid_of(products[e]) : EXP(products[e] - largest);
+        float score = scoring == SCORING_SIGMOID         ? sigmoid_of(products[e])
+                      : scoring == SCORING_ROOT_SOFTPLUS ? SQRT(softplus_of(products[e]))
+                                                         : EXP(products[e] - largest);
         products[e] = score;
         sum += score;
     }
-    sum = sigmoid ? 1.0f : group_sum(sum, scratch);
+    sum = scoring != SCORING_SOFTMAX ? 1.0f : group_sum(sum, scratch);
     for (uint e = LANE; e < n; e += LANES)
         products[e] = DIVIDE(products[e], sum);
 }
@@ -59,6 +61,15 @@ INLINE void leave_best_sets(LOCAL float *ranks, uint n, uint sets, uint sets_use
     BARRIER();
 }
 
+/* Returns whether an expert is one of those that a token has. */
+INLINE bool is_given(GLOBAL const int *own, uint used, uint expert)
+{
+    bool found = false;
+    for (uint k = 0; k < used; k++)
+        found = found || (uint)own[k] == expert;
+    return found;
+}
+
 /* A group takes a token. That an expert is among the best is found by counting those that are better: every lane can do
  * so for its own experts, and equal ranks are decided as on the CPU. */
 KERNEL(route, P_ROUTE)
@@ -68,7 +79,8 @@ KERNEL(route, P_ROUTE)
     LOCAL_ARRAY(float, of_sets, MOST_EXPERTS);
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL float *scores = products + (size_t)t * n, *share = shares + (size_t)t * (n + 1);
-        score_experts(scores, input_scale, bias, n, sigmoid != 0, scratch);
+        GLOBAL const int *own = given ? given + (size_t)step->row[t].token * used : given;
+        score_experts(scores, input_scale, bias, n, scoring, scratch);
         for (uint e = LANE; e < n; e += LANES)
             ranks[e] = scores[e] + (correction ? correction[e] : 0.0f);
         BARRIER();
@@ -77,7 +89,7 @@ KERNEL(route, P_ROUTE)
         float sum = 0.0f;
         for (uint e = LANE; e < n; e += LANES) {
             float score = ranks[e] == ranks[e] ? scores[e] : ranks[e];
-            share[e] = better_than(ranks, n, e) < used ? score : 0.0f;
+            share[e] = (own ? is_given(own, used, e) : better_than(ranks, n, e) < used) ? score : 0.0f;
             sum += share[e];
         }
         sum = group_sum(sum, scratch);

@@ -34,4 +34,6 @@
 
 #include "choice.cl"
 
+#include "summaries.cl"
+
 #include "experts.cl"

@@ -270,15 +270,17 @@
 #define P_PAGES(V) V(table) V(page_bytes) V(piece_bytes) V(positions)
 #define P_VALUES(V) V(value_length) V(value_piece_bytes)
 
-/* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates the first 2 * pairs
- * values of every query head in place, and of every key head while copying it to the cache, by cosine and sine [T][pairs].
- * Values 2i and 2i + 1 form a pair; halves 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
- * value [T][stride_k], of which kv_heads * length and kv_heads * value_length are used.
+/* Applies RoPE and stores keys and values; value NULL: keys are values too, and stored once. Rotates 2 * pairs values of every
+ * query head, from value `first` on, in place, and of every key head while copying it to the cache, by cosine and sine
+ * [T][pairs]. Values 2i and 2i + 1 form a pair; halves 1: values i and i + pairs. Stores key and value at the row's sequence and
+ * position. query [T][stride_q], key and value [T][stride_k], of which kv_heads * length and kv_heads * value_length are used.
+ * Where `together` positions, which divide those of a page, have one key, rows that end them have it, and a piece has so many
+ * fewer.
  * items: R * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                       \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
         B(uchar, keys) B(uchar, values) B(const uint, pages) P_PAGES(V) P_VALUES(V) V(heads) V(kv_heads)       \
-        V(length) V(pairs) V(halves) V(stride_q) V(stride_k)
+        V(length) V(pairs) V(halves) V(first) V(together) V(stride_q) V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
  * them (0: all), or with `chunked` those from the last multiple of `window` on. Split s is the positions
@@ -298,13 +300,13 @@
         V(most_rows) F(scale) F(softcap)
 
 /* Combines the splits of attend, for the same rows, into mixed [T][heads * length], length being that of a value, times
- * `gain`. Splits after a row's position are not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
+ * `gain`. Unless all is 1, splits after a row's position are not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
  * of which the first heads * gate_length are used: the result is multiplied with the logistic function of its gate, with
  * softplus 1 with log(1 + exp(gate)); gate_length is length, or 1 where a head has one gate. NULL: it is not.
  * items: most_rows * heads */
 #define P_ATTEND_JOIN(B, V, F)                                                                      \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
-        V(stride) V(gate_length) V(softplus) V(first_row) V(most_rows) F(gain)
+        V(stride) V(gate_length) V(softplus) V(all) V(first_row) V(most_rows) F(gain)
 
 /* attend_join, and quantize of what it gives: length is a multiple of 32.   items: most_rows * heads */
 #define P_ATTEND_JOIN_8(B, V, F)                                                                              \
@@ -327,12 +329,13 @@
 #define P_FINISH_POOLS(B, V, F) \
     B(float, key) B(const float, weight) B(const float, cosine) B(const float, sine) V(length) V(pool) V(pairs) V(halves) \
         V(stride) F(epsilon)
-/* Scores pools, by the keys of their last positions: scores [most_rows][splits][ATTEND_POSITIONS / pool] of whole ones that a row
+/* Scores pools, by the keys of their last positions, which are `apart` = pool rows apart, or by keys of their own, which are 1
+ * apart; a piece has `positions` of them then: scores [most_rows][splits][ATTEND_POSITIONS / pool] of whole ones that a row
  * could see = sum over heads of weight * max(0, query . key). query [T][stride_q], of which heads * length are used; weights
  * [T][stride_w], of which heads are, NULL: 1; keys have one head.   items: most_rows * splits */
 #define P_SCORE_POSITIONS(B, V, F)                                                                             \
     B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
-        V(limit) V(pool) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
+        V(limit) V(pool) V(apart) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
 /* Sets the bits of the positions of the `chosen` pools with the highest scores, of equal ones the first, and of those after the last
  * whole pool, in seen [T][splits][SPLIT_WORDS]: bit p % 32 of word p / 32 is of position p. The other ones of the row's splits become
  * 0. Rows with no more whole pools see everything. scores as above; NaN is the highest.   items: most_rows */
@@ -344,6 +347,29 @@
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(const uint, pages) P_PAGES(V)        \
         B(float, partial) B(const uint, seen) V(limit) V(heads) V(kv_heads) V(length) V(splits) V(stride_q) V(first_row) \
         V(most_rows) F(scale) F(softcap)
+
+/* Summaries of positions (summary_shape in model/layer.h).
+ *
+ * Takes what is kept of unfinished ones through the rows of a step: of each of `length` columns, and of each part, the largest
+ * gate, the sum of exp(gate - largest), and that of the values times it, [parts][3][length], in `states` as of recurrent layers
+ * (`state_length` from one place to the next). values and gates have the stride `stride`, [T][parts * length] of them are used;
+ * bias [together][parts * length]. pooled [T][length]: the summary of the row's group up to it.
+ * items: ceil(length / CONVOLVE_CHANNELS) */
+#define P_SUMMARISE(B, V, F)                                                                                     \
+    B(const float, values) B(const float, gates) B(const float, bias) B(float, states) B(float, pooled) V(length) \
+        V(together) V(parts) V(stride) V(state_length)
+/* Brings together the keys of the last `window` positions that a row sees and of its summaries: all of them, or where there are
+ * more than `most` (0: never) those of which the bits of all positions are set in seen [T][splits][SPLIT_WORDS], which are so
+ * many. keys and summaries begin with what page 0 has of each, with one head; a piece has `positions`, or a part of them. gathered
+ * [most_rows][gathered_splits], each ATTEND_POSITIONS keys as in a piece of the cache.   items: most_rows * splits */
+#define P_GATHER(B, V, F)                                                                                            \
+    B(const uchar, keys) B(const uchar, summaries) B(const uint, pages) P_PAGES(V) B(const uint, seen) B(uchar, gathered) \
+        V(length) V(window) V(together) V(most) V(splits) V(gathered_splits) V(first_row) V(most_rows)
+/* attend, of what was brought together: keys are values, too, and all queries share them. partial as of attend, of all splits.
+ * items: most_rows * ATTEND_ITEMS(heads, 1, splits) */
+#define P_ATTEND_GATHERED(B, V, F)                                                                                 \
+    B(const float, query) B(const uchar, gathered) B(float, partial) V(heads) V(length) V(window) V(together) V(most) \
+        V(splits) V(stride_q) V(first_row) V(most_rows) F(scale)
 
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
  * that in the next place lies `length` floats further.
@@ -440,16 +466,20 @@
     B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
+/* `scoring` of route, as router_scoring. */
+#define SCORING_SOFTMAX       0
+#define SCORING_SIGMOID       1
+#define SCORING_ROOT_SOFTPLUS 2
 /* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
- * scores: times input_scale, with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials.
- * The best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
+ * scores: times input_scale, with `bias` [n], as scoring says. given [vocabulary][used]: the experts of each token, whatever their scores;
+ * NULL: the best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
  * best of so many equal sets of neighbours, by the sum of their two best. shares [R][n + 1]: scale times the score
  * of a chosen expert, divided by the sum of them all if of_sum is 1, times factors [n] (NULL: 1); 0 for the others; the last
  * one is `shared`, times the logistic function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
  * items: R */
 #define P_ROUTE(B, V, F)                                                                                  \
     B(float, products) B(const float, bias) B(const float, correction) B(const float, factors) \
-        B(const float, shared_gate) B(float, shares) V(n) V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) \
+        B(const float, shared_gate) B(const int, given) B(float, shares) V(n) V(used) V(sets) V(sets_used) V(scoring) V(of_sum) \
         F(input_scale) F(scale) F(shared)
 
 /* Lists the neurons of the chosen experts: chosen [R][experts], of which chosen_count [R] are used, ascending. Expert e
@@ -553,6 +583,10 @@
     X(score_positions_q8_0, P_SCORE_POSITIONS, BY_LARGE_GROUP) X(choose, P_CHOOSE, BY_LARGE_GROUP) \
     X(attend_chosen_f32, P_ATTEND_CHOSEN, BY_LARGE_GROUP) X(attend_chosen_f16, P_ATTEND_CHOSEN, BY_LARGE_GROUP) \
     X(attend_chosen_q8_0, P_ATTEND_CHOSEN, BY_LARGE_GROUP) \
+    X(summarise, P_SUMMARISE, BY_GROUP) \
+    X(gather_f32, P_GATHER, BY_GROUP) X(gather_f16, P_GATHER, BY_GROUP) X(gather_q8_0, P_GATHER, BY_GROUP) \
+    X(attend_gathered_f32, P_ATTEND_GATHERED, BY_LARGE_GROUP) X(attend_gathered_f16, P_ATTEND_GATHERED, BY_LARGE_GROUP) \
+    X(attend_gathered_q8_0, P_ATTEND_GATHERED, BY_LARGE_GROUP) \
     X(attend_join, P_ATTEND_JOIN, BY_GROUP) X(attend_join_8, P_ATTEND_JOIN_8, BY_GROUP) \
     X(convolve, P_CONVOLVE, BY_GROUP) X(recur, P_RECUR, BY_GROUP) X(norm_gated, P_NORM_GATED, BY_GROUP) \
     X(mix_inputs, P_MIX_INPUTS, BY_GROUP) X(squash, P_SQUASH, BY_GROUP) X(wkv_prepare, P_WKV_PREPARE, BY_GROUP) \
