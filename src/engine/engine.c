@@ -215,8 +215,9 @@ double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, dou
         bytes += seen * (double)kv_row_bytes(format, attention_keys(a)) +
                  (scores ? positions / a->pool * (double)kv_row_bytes(format, scored_keys(a)) : 0) +
                  (scores ? (double)layer_scoring_bytes(l) : 0);
+        uint32_t best = scores ? a->chosen / a->pool : 0;
         if (a->summary.together > 0)
-            bytes += (scores ? a->chosen / a->pool : positions / a->summary.together) *
+            bytes += (scores ? (double)best : positions / a->summary.together) *
                      (double)kv_row_bytes(format, summary_keys(a));
     }
     return bytes;

@@ -440,6 +440,9 @@ static const tensor_rule deepseek4_layer[] = {
     ROUTER("layers.%u.ffn.gate.weight"),
     NEEDING(NEEDS_CHOSEN_EXPERTS | NEEDS_OR_UNUSED, BLK "exp_probs_b.bias", "layers.%u.ffn.gate.bias", LAYER(router_correction),
             DIMENSION_NONE, DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    /* Of pictures. */
+    VECTOR(BLK "exp_probs_b_vl.bias", "layers.%u.ffn.gate.bias_vl", NO_FIELD, DIMENSION_EXPERTS,
+           TENSOR_OF_EXPERTS | TENSOR_IGNORED | TENSOR_OPTIONAL),
     V4_NEEDING(NEEDS_TOKEN_EXPERTS, "ffn_gate_tid2eid", "ffn.gate.tid2eid", token_experts, VOCABULARY, EXPERTS_USED,
                TENSOR_OF_EXPERTS | TENSOR_INTEGERS),
     EXPERTS(V4_EXPERT "w1.weight", V4_EXPERT "w3.weight", V4_EXPERT "w2.weight", 0),
