@@ -517,19 +517,13 @@ static gathered gathered_new(check *c, number_format format, size_t s, uint64_t 
                   .most = (uint32_t)random_below(rng, 2) * (1 + (uint32_t)random_below(rng, 60))};
     shape *p = &g.as;
     free(p->pages);
-    p->sequences = p->count;
     for (size_t t = 0; t < p->count; t++) {
         uint32_t end = (g.position[t] = p->position[t]) + 1, summaries = g.together ? end / g.together : 0;
         summaries = g.most && summaries > g.most ? g.most : summaries;
         p->position[t] = (end < g.window ? end : g.window) + summaries - 1;
         p->sequence[t] = (uint32_t)t;
     }
-    p->context = g.window + (g.together ? p->context / g.together : 0) + ATTEND_POSITIONS;
-    lay_out_pages(p, rng);
-    p->page = p->piece;
-    p->cached = p->sequences * p->table * p->page;
-    for (size_t i = 0; i < p->sequences * p->table; i++)
-        p->pages[i] = (uint32_t)i;
+    lay_out_gathered(p, g.window + (g.together ? p->context / g.together : 0), rng);
     g.by = (attended){.query = rough_array(p->count * p->stride_q, rng),
                       .scale = 1 / sqrtf((float)p->length),
                       .splits = p->table,

@@ -102,6 +102,17 @@ size_t piece_at(const shape *p, size_t sequence, size_t kv_head, size_t position
     return p->pages[sequence * p->table + position / ATTEND_POSITIONS] * p->page + kv_head * p->piece;
 }
 
+void lay_out_gathered(shape *p, size_t most, uint64_t *rng)
+{
+    p->sequences = p->count;
+    p->context = most + ATTEND_POSITIONS;
+    lay_out_pages(p, rng);
+    p->page = p->piece;
+    p->cached = p->sequences * p->table * p->page;
+    for (size_t i = 0; i < p->sequences * p->table; i++)
+        p->pages[i] = (uint32_t)i;
+}
+
 size_t key_of_piece(const shape *p, size_t position)
 {
     return position % ATTEND_POSITIONS / p->together;

@@ -28,6 +28,9 @@ void lay_out_pages_together(shape *p, size_t together, uint64_t *rng);
 void lay_out_pages(shape *p, uint64_t *rng);
 /* Returns the s-th shape. shortens: values may be shorter than keys. */
 shape random_shape(check *c, number_format format, size_t s, size_t most_context, bool shortens, uint64_t *rng);
+/* Makes of a shape that of what was brought together: a sequence for each row, whose pages have nothing but its keys and follow one
+ * another, with room for `most` of them and a page more. */
+void lay_out_gathered(shape *p, size_t most, uint64_t *rng);
 room step_of(device *d, const shape *p);
 room pages_of(device *d, const shape *p);
 /* Returns where the piece of a head begins that has a position, and which key of the piece is that of a position. */

@@ -184,14 +184,7 @@ static gathering gathering_new(check *c, number_format format, size_t s, uint64_
         if (is_limited(&g, t))
             choose_summaries(&g, t, rng);
     g.to = *p;
-    g.to.sequences = p->count;
-    g.to.context =
-        (g.window < p->context ? g.window : p->context) + (g.together ? p->context / g.together : 0) + ATTEND_POSITIONS;
-    lay_out_pages(&g.to, rng);
-    g.to.page = g.to.piece;
-    g.to.cached = g.to.sequences * g.to.table * g.to.page;
-    for (size_t i = 0; i < g.to.sequences * g.to.table; i++)
-        g.to.pages[i] = (uint32_t)i;
+    lay_out_gathered(&g.to, g.window + (g.together ? p->context / g.together : 0), rng);
     return g;
 }
 

@@ -298,6 +298,27 @@ static hearth_status set_key(checkpoint *c, const char *key, char type, double v
     return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
 }
 
+/* Opens the file of a golden, to be changed. */
+static checkpoint *open_file(const char *model)
+{
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    stack_check(gguf_open(&c, golden_path(path, sizeof path, model, "model.gguf"), &error), &error);
+    return c;
+}
+
+/* Expects that a file is refused, and closes it. change: which one, for people. */
+static void expect_refused(checkpoint *c, hearth_status wanted, const char *text, const char *change)
+{
+    hearth_error error = {0};
+    hearth_model *m;
+    hearth_status status = model_check(&m, c, NULL, &error);
+    if (status != wanted || !strstr(error.text, text))
+        fail_msg("%s: status %d, %s (wanted %d, %s)", change, (int)status, error.text, (int)wanted, text);
+    checkpoint_close(c);
+}
+
 /* What n-grams read is checked before any of it is: layers, and where rows lie. */
 static void bad_ngrams(void **state)
 {
@@ -326,23 +347,16 @@ static void bad_ngrams(void **state)
         {"qwen4exp.ple.layers", {0}, 1, HEARTH_FORMAT, "blk.0.ple_key.weight: is missing"},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        char path[600];
-        hearth_error error = {0};
-        checkpoint *c;
-        hearth_model *m;
+        hearth_error error;
+        checkpoint *c = open_file("qwen3-8-next");
         bool layers = strstr(arrays[i].key, "layers") != NULL;
         uint32_t numbers[4];
         for (size_t k = 0; k < 4; k++)
             numbers[k] = (uint32_t)arrays[i].numbers[k];
-        golden_path(path, sizeof path, "qwen3-8-next", "model.gguf");
-        stack_check(gguf_open(&c, path, &error), &error);
         stack_check(checkpoint_set_numbers(c, arrays[i].key, layers ? VALUE_I32 : VALUE_U64,
                                            layers ? (const void *)numbers : arrays[i].numbers, arrays[i].count, &error),
                     &error);
-        hearth_status status = model_check(&m, c, NULL, &error);
-        if (status != arrays[i].status || !strstr(error.text, arrays[i].text))
-            fail_msg("%s: status %d, %s (wanted %s)", arrays[i].key, (int)status, error.text, arrays[i].text);
-        checkpoint_close(c);
+        expect_refused(c, arrays[i].status, arrays[i].text, arrays[i].key);
     }
 }
 
@@ -368,17 +382,10 @@ static void bad_summaries(void **state)
         {{0, 4, 64, 4, 128, 4}, 6, HEARTH_FORMAT, "blk.2.attn_compressor_ape.weight: is 64 x 128, expected 64 x 64"},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        char path[600];
-        hearth_error error = {0};
-        checkpoint *c;
-        hearth_model *m;
-        golden_path(path, sizeof path, "deepseek4", "model.gguf");
-        stack_check(gguf_open(&c, path, &error), &error);
+        hearth_error error;
+        checkpoint *c = open_file("deepseek4");
         stack_check(checkpoint_set_numbers(c, key, VALUE_I32, lists[i].numbers, lists[i].count, &error), &error);
-        hearth_status status = model_check(&m, c, NULL, &error);
-        if (status != lists[i].status || !strstr(error.text, lists[i].text))
-            fail_msg("list %zu: status %d, %s (wanted %s)", i, (int)status, error.text, lists[i].text);
-        checkpoint_close(c);
+        expect_refused(c, lists[i].status, lists[i].text, key);
     }
 }
 
@@ -388,12 +395,9 @@ static void bad_experts_of_tokens(void **state)
     (void)state;
     static const int32_t experts[] = {-1, 8, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i <= sizeof experts / sizeof *experts; i++) {
-        char path[600];
         hearth_error error = {0};
-        checkpoint *c;
+        checkpoint *c = open_file("deepseek4");
         hearth_model *m;
-        golden_path(path, sizeof path, "deepseek4", "model.gguf");
-        stack_check(gguf_open(&c, path, &error), &error);
         stored_tensor *t = NULL;
         for (size_t k = 0; k < c->tensor_count; k++)
             if (strcmp(c->tensors[k].name, "blk.1.ffn_gate_tid2eid.weight") == 0)
@@ -416,18 +420,12 @@ static void bad_keys(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char path[600];
-        hearth_error error = {0};
-        checkpoint *c;
-        hearth_model *m;
-        golden_path(path, sizeof path, rows[i].model, "model.gguf");
-        stack_check(gguf_open(&c, path, &error), &error);
+        hearth_error error;
+        checkpoint *c = open_file(rows[i].model);
+        char change[200];
+        snprintf(change, sizeof change, "%s, %s %g", rows[i].model, rows[i].key, rows[i].value);
         stack_check(set_key(c, rows[i].key, rows[i].type, rows[i].value, &error), &error);
-        hearth_status status = model_check(&m, c, NULL, &error);
-        if (status != rows[i].status || !strstr(error.text, rows[i].text))
-            fail_msg("%s, %s %g: status %d, %s (wanted %d, %s)", rows[i].model, rows[i].key, rows[i].value, (int)status,
-                     error.text, (int)rows[i].status, rows[i].text);
-        checkpoint_close(c);
+        expect_refused(c, rows[i].status, rows[i].text, change);
     }
 }
 
@@ -435,12 +433,9 @@ static void bad_keys(void **state)
 static void no_windows(void **state)
 {
     (void)state;
-    char path[600];
     hearth_error error;
-    checkpoint *c;
+    checkpoint *c = open_file("gemma3");
     hearth_model *m;
-    golden_path(path, sizeof path, "gemma3", "model.gguf");
-    stack_check(gguf_open(&c, path, &error), &error);
     stack_check(checkpoint_set_u32(c, "gemma3.attention.sliding_window", 0, &error), &error);
     stack_check(model_check(&m, c, NULL, &error), &error);
     assert_int_equal(m->rotary_count, 1);
@@ -456,12 +451,8 @@ static void tensors_of_other_layers(void **state)
     static const char *const names[] = {"blk.0.ffn_down.bias", "blk.0.ffn_gate.bias", "blk.0.ffn_up.bias"};
     static const float zeros[256];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[600];
-        hearth_error error = {0};
-        checkpoint *c;
-        hearth_model *m;
-        golden_path(path, sizeof path, "mixtral", "model.gguf");
-        stack_check(gguf_open(&c, path, &error), &error);
+        hearth_error error;
+        checkpoint *c = open_file("mixtral");
         stored_tensor t = {.name = names[i],
                            .format = FORMAT_F32,
                            .rank = 1,
@@ -469,10 +460,7 @@ static void tensors_of_other_layers(void **state)
                            .data = zeros,
                            .size_bytes = 64 * sizeof *zeros};
         stack_check(checkpoint_add_tensor(c, &t, &error), &error);
-        assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
-        if (!strstr(error.text, "is of a layer without experts, and this one has some"))
-            fail_msg("%s: %s", names[i], error.text);
-        checkpoint_close(c);
+        expect_refused(c, HEARTH_FORMAT, "is of a layer without experts, and this one has some", names[i]);
     }
 }
 

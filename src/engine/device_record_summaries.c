@@ -81,7 +81,7 @@ static void make_summaries(const recorder *r, uint32_t layer, const mixer_row *r
                             .cached = e->summary_cache};
     const summarised scoring = {.value_at = row->at[MIXER_INDEX_KEY],
                                 .gate_at = row->at[MIXER_INDEX_GATE],
-                                .sums_at = 3 * (size_t)a->summary.parts * a->head_length,
+                                .sums_at = summary_floats(a, a->head_length),
                                 .length = a->index.head_length,
                                 .bias = l->index_gate_bias,
                                 .norm = &l->index_key_norm,

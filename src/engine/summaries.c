@@ -154,32 +154,30 @@ void summaries_make(hearth_session *s, uint32_t layer, size_t count)
     const engine_layer *e = &s->engine->layers[layer];
     const attention_shape *a = &l->attention;
     const recurrent_layer *at = &s->recurrent.layers[e->state_index];
-    summarising job = {s,
-                       l,
-                       at,
-                       0,
-                       e->summary_cache,
-                       a->head_length,
-                       &l->summary_value,
-                       &l->summary_gate,
-                       l->summary_bias,
-                       &l->summary_norm,
-                       a->summary.rotary};
-    summarise(&job, count);
-    if (a->index.head_count == 0)
-        return;
-    job = (summarising){s,
-                        l,
-                        at,
-                        3 * (size_t)a->summary.parts * a->head_length,
-                        e->index_cache,
-                        a->index.head_length,
-                        &l->index_key,
-                        &l->index_gate,
-                        l->index_gate_bias,
-                        &l->index_key_norm,
-                        a->summary.rotary};
-    summarise(&job, count);
+    summarising own = {.s = s,
+                       .l = l,
+                       .at = at,
+                       .cached = e->summary_cache,
+                       .length = a->head_length,
+                       .value = &l->summary_value,
+                       .gate = &l->summary_gate,
+                       .bias = l->summary_bias,
+                       .norm = &l->summary_norm,
+                       .rotary = a->summary.rotary};
+    summarising scoring = {.s = s,
+                           .l = l,
+                           .at = at,
+                           .sums_at = summary_floats(a, a->head_length),
+                           .cached = e->index_cache,
+                           .length = a->index.head_length,
+                           .value = &l->index_key,
+                           .gate = &l->index_gate,
+                           .bias = l->index_gate_bias,
+                           .norm = &l->index_key_norm,
+                           .rotary = a->summary.rotary};
+    summarise(&own, count);
+    if (a->index.head_count > 0)
+        summarise(&scoring, count);
 }
 
 /* ------------------------------------------------------------------ keys together */

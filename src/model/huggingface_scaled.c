@@ -14,7 +14,7 @@
 #define F8          "F8_E4M3"
 #define BYTE        "U8"
 #define SIGNED_BYTE "I8"
-#define POWER       "F8_E8M0" /* of two: a byte, the exponent plus 127 */
+#define POWER       "F8_E8M0" /* of two: a byte, the exponent plus 127; 255: NaN */
 
 /* How gpt-oss calls the two parts of an expert's matrix. */
 static const char blocks_ending[] = "_blocks", scales_ending[] = "_scales";
@@ -162,8 +162,10 @@ static hearth_status read_powers(folder_reader *r, stored_tensor *scales)
     float *values = arena_new_array(&r->out->memory, count, sizeof *values);
     if (!values)
         return fail_memory(r->error, scales->name, count * sizeof *values);
-    for (size_t i = 0; i < count; i++)
-        values[i] = ldexpf(1, ((const uint8_t *)scales->data)[i] - 127);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t code = ((const uint8_t *)scales->data)[i];
+        values[i] = code == UINT8_MAX ? NAN : ldexpf(1, code - 127);
+    }
     scales->data = values;
     scales->format = FORMAT_F32;
     scales->foreign = NULL;

@@ -67,8 +67,7 @@ hearth_status hyper_read_summaries(const hyper_reader *r, uint32_t layer)
     s->parts = s->together == OVERLAPPING ? 2 : 1;
     if (s->parts > 1)
         TRY(read_choice(r, a));
-    /* of each column, of keys and of those that score: the largest gate, and two sums */
-    r->model->layers[layer].recurrent =
-        (recurrent_shape){.window = 1, .more = 3 * s->parts * (a->head_length + a->index.head_length)};
+    uint32_t kept = summary_floats(a, a->head_length) + summary_floats(a, a->index.head_length);
+    r->model->layers[layer].recurrent = (recurrent_shape){.window = 1, .more = kept};
     return HEARTH_OK;
 }

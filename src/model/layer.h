@@ -662,6 +662,12 @@ static inline uint32_t attention_sees(const attention_shape *a)
 {
     return a->window > 0 ? a->window : choice_limit(a);
 }
+/* Returns the floats that are kept of unfinished summaries whose keys have such a length: of each column, and of each part, the largest
+ * gate, and two sums. Those of attention come first, then those that score them. */
+static inline uint32_t summary_floats(const attention_shape *a, uint32_t length)
+{
+    return 3 * a->summary.parts * length;
+}
 /* Returns how many summaries a token at a position sees. */
 static inline uint32_t summaries_seen(const attention_shape *a, uint32_t position)
 {
