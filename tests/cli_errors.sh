@@ -186,7 +186,8 @@ if (ulimit -v 400000 && "$HEARTH" --version) >/dev/null 2>&1; then
             >"$scratch/out" 2>"$scratch/err" || got=$?
         case $got in
             0) answers=$((answers + 1)) ;;
-            1) errors=$((errors + 1)) && is "lines with $kilobytes kB" "$(wc -l <"$scratch/err")" 1 ;;
+            # Hearth's own lines: GnuTLS, which libcurl brings, may write one of its own when it is loaded.
+            1) errors=$((errors + 1)) && is "lines with $kilobytes kB" "$(grep -vc '^Error in GnuTLS' "$scratch/err")" 1 ;;
             127) pass ;; # not even the program could be loaded
             *) fail "with $kilobytes kB: exit status $got" ;;
         esac
