@@ -1,4 +1,4 @@
-/* engine_published_streams.c - folders of models with several connected streams of the residual, GLM-5.3-Flash,
+/* engine_published_streams.c - folders of models with several connected streams of the residual, GLM-5.3-Flash, Hy4,
  * Qwen3.8-Flash-Next and DeepSeek V4, as they were published and as they may be (engine_published.c: others). */
 #include "published.h"
 
@@ -92,6 +92,58 @@ static void glm5_alone(void **state)
         assert_true(said || m->layers[1].ffn.threshold == 10);
         hearth_model_close(m);
     }
+    json_decref(config);
+}
+
+/* ------------------------------------------------------------------ Hy4 */
+
+/* What guesses a token ahead lies beside the layers. */
+static bool add_guess(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    stored_tensor other = *t;
+    other.name = "model.mtp_layers.0.eh_proj.weight";
+    if (strcmp(t->name, "model.norm.weight") == 0)
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return false;
+}
+
+/* Hy4 with all that its config says, and with nothing said of what transformers knows by itself: connections and, in the order that
+ * it then has, the layers that choose positions. */
+static void hy4_as_published(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"hc_mult",      "hc_eps",      "n_group", "topk_group",
+                                        "scoring_func", "topk_method", NULL};
+    json_t *config = config_of("hy-v4");
+    json_t *more = json_pack("{s:i,s:i,s:b,s:i,s:[s,s,s,s,s]}", "num_key_value_heads", 2, "num_nextn_predict_layers", 1,
+                             "enable_lm_head_fp32", 1, "head_dim", 8, "layer_types", "deepseek_sparse_attention",
+                             "deepseek_sparse_attention", "deepseek_sparse_attention", "deepseek_sparse_attention",
+                             "deepseek_sparse_attention");
+    json_object_update(config, more);
+    json_decref(more);
+    expect_same("hy-v4", config, add_guess);
+    config = config_of("hy-v4");
+    delete_all(config, known);
+    expect_same("hy-v4", config, NULL);
+}
+
+/* The limit is of experts alone: of neither the shared one nor of the network of the first layer. */
+static void hy4_limits(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of("hy-v4");
+    stack_check(open_as(&m, "hy-v4", config, NULL, &error), &error);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_SILU);
+    assert_int_equal(m->layers[1].ffn.activation, FFN_SILU_CLAMPED);
+    assert_true(m->layers[1].ffn.threshold == 1.5f && m->layers[1].ffn.shared_threshold == 0);
+    assert_true(m->hyper.connection_magnitude == 1.5f && m->hyper.connection_steps == 0);
+    hearth_model_close(m);
+    json_object_set_new(config, "hc_magnitude", json_integer(0));
+    assert_int_equal(open_as(&m, "hy-v4", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "hyper_connection.magnitude: is 0, expected a positive number"));
     json_decref(config);
 }
 
@@ -322,6 +374,7 @@ static void deepseek_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(glm5_as_published),     cmocka_unit_test(glm5_alone),
+                                       cmocka_unit_test(hy4_as_published),      cmocka_unit_test(hy4_limits),
                                        cmocka_unit_test(qwen_as_published),     cmocka_unit_test(qwen_refused),
                                        cmocka_unit_test(deepseek_as_published), cmocka_unit_test(deepseek_refused)};
     return run_group(tests, NULL, NULL);

@@ -143,16 +143,21 @@ static void check_correct(check *c, device *d, uint64_t *rng)
 /* What the kernels of connections work on: streams side by side, and weights, which begin as products. */
 typedef struct connecting {
     uint32_t count, columns, streams, all;
+    bool mixed;                /* or each stream of itself alone */
     size_t states, weights, x; /* floats */
     float *state, *weight, *read;
 } connecting;
+
+/* All of them: every number of columns and streams, mixed and not. */
+#define CONNECTINGS 126
 
 static connecting connecting_new(size_t s, uint64_t *rng)
 {
     static const uint32_t columns[] = {1, 3, 64, 65, 255, 256, 257, 640, 2048};
     connecting w = {.count = random_count(rng), .columns = columns[s % COUNT_OF(columns)]};
     w.streams = 2 + (uint32_t)(s / COUNT_OF(columns) % (MOST_STREAMS - 1));
-    w.all = w.streams * (2 + w.streams);
+    w.mixed = s < CONNECTINGS / 2;
+    w.all = w.streams * (w.mixed ? 2 + w.streams : 2);
     w.states = w.count * (size_t)w.streams * w.columns;
     w.weights = w.count * (size_t)w.all;
     w.x = w.count * (size_t)w.columns;
@@ -193,19 +198,28 @@ static void balance(double *mix, size_t n, size_t steps, double epsilon)
         }
 }
 
+/* What weigh_connections is given beside its arrays. */
+typedef struct weighing {
+    uint32_t steps; /* 0: streams are not mixed */
+    float magnitude, epsilon, norm_epsilon;
+} weighing;
+
 /* Compares the weights of a token. A change of the logarithms of the mixtures by `slip` changes those of the results by that much
  * for each step at most: what rows or columns are divided by lies between the least and the largest change of theirs. */
-static void check_weighed(check *c, const connecting *w, size_t t, size_t steps, double epsilon, double norm_epsilon,
-                          const float *base, const float *scale, const float *got)
+static void check_weighed(check *c, const connecting *w, size_t t, const weighing *by, const float *base,
+                          const float *scale, const float *got)
 {
-    size_t n = w->streams;
+    size_t n = w->streams, steps = by->steps;
+    double epsilon = (double)by->epsilon, norm_epsilon = (double)by->norm_epsilon;
     double mix[MOST_STREAMS * MOST_STREAMS], slip = 0;
     for (size_t k = 0; k < 2 * n; k++) {
         bounded value = weighed_by(w, t, k, norm_epsilon, base, scale);
-        double share = 1 / (1 + exp(-value.value)), times = k < n ? 1 : 2;
-        expect_close(c, k, times * share + (k < n ? epsilon : 0), got[k],
-                     times * (share * (EXP_ERROR + 6 * EPSILON) + value.error / 4) + TINY);
+        double share = 1 / (1 + exp(-value.value)), times = k < n ? 1 : (double)by->magnitude;
+        expect_close(c, k, times * share + (k < n || !w->mixed ? epsilon : 0), got[k],
+                     times * (share * (EXP_ERROR + 7 * EPSILON) + value.error / 4) + TINY);
     }
+    if (!w->mixed)
+        return;
     for (size_t i = 0; i < n; i++) {
         double most = -INFINITY, sum = 0;
         for (size_t j = 0; j < n; j++) {
@@ -229,20 +243,20 @@ static void check_weighed(check *c, const connecting *w, size_t t, size_t steps,
 static void check_weigh(check *c, device *d, uint64_t *rng)
 {
     static const uint32_t steps[] = {20, 1, 2, 5};
-    const float epsilon = 1e-6f, norm_epsilon = 1e-5f;
-    for (size_t s = 0; s < 126; s++) {
+    for (size_t s = 0; s < CONNECTINGS; s++) {
         connecting w = connecting_new(s, rng);
-        uint32_t times = steps[s % COUNT_OF(steps)];
-        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams, %u steps", w.count, w.columns, w.streams, times);
+        weighing by = {w.mixed ? steps[s % COUNT_OF(steps)] : 0, s % 3 ? 2 : 1.5f, w.mixed ? 1e-6f : 0.01f, 1e-5f};
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams, %u steps", w.count, w.columns, w.streams,
+                 by.steps);
         float *base = rough_array(w.all, rng), *scale = rough_array(3, rng);
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
                         float_room(d, w.weight, w.weights), float_room(d, base, w.all), float_room(d, scale, 3)};
         DEVICE_DO(c, d, DEVICE_weigh_connections, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(w.columns), UINT(w.streams),
-                  UINT(times), FLOAT(epsilon), FLOAT(norm_epsilon));
+                  UINT(by.steps), FLOAT(by.magnitude), FLOAT(by.epsilon), FLOAT(by.norm_epsilon));
         float *got = content_of(c, &rooms[2]);
         for (size_t t = 0; t < w.count; t++)
-            check_weighed(c, &w, t, times, (double)epsilon, (double)norm_epsilon, base, scale, got + t * w.all);
+            check_weighed(c, &w, t, &by, base, scale, got + t * w.all);
         free_rooms(rooms, COUNT_OF(rooms));
         connecting_free(&w);
         free(base), free(scale), free(got);
@@ -263,13 +277,15 @@ static bounded collapsed(const connecting *w, size_t t, size_t k)
 
 static void check_collapse(check *c, device *d, uint64_t *rng)
 {
-    for (size_t s = 0; s < 63; s++) {
+    for (size_t s = 0; s < CONNECTINGS; s++) {
         connecting w = connecting_new(s, rng);
-        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams%s", w.count, w.columns, w.streams,
+                 w.mixed ? "" : ", not mixed");
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
                         float_room(d, w.weight, w.weights), float_room(d, NULL, w.x)};
         DEVICE_DO(c, d, DEVICE_collapse_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
-                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams));
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams),
+                  UINT(w.mixed));
         float *got = content_of(c, &rooms[3]);
         for (size_t at = 0; at < w.x; at++) {
             bounded want = collapsed(&w, at / w.columns, at % w.columns);
@@ -283,13 +299,15 @@ static void check_collapse(check *c, device *d, uint64_t *rng)
 
 static void check_spread(check *c, device *d, uint64_t *rng)
 {
-    for (size_t s = 0; s < 63; s++) {
+    for (size_t s = 0; s < CONNECTINGS; s++) {
         connecting w = connecting_new(s, rng);
-        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);
+        snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams%s", w.count, w.columns, w.streams,
+                 w.mixed ? "" : ", not mixed");
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.state, w.states),
                         float_room(d, w.weight, w.weights), float_room(d, w.read, w.x)};
         DEVICE_DO(c, d, DEVICE_spread_streams, CHECKED_ROWS * items_of(w.columns, STREAM_COLUMNS), room_of(&rooms[0]),
-                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams));
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams),
+                  UINT(w.mixed));
         float *got = content_of(c, &rooms[1]);
         for (size_t at = 0; at < w.states; at++) {
             size_t k = at % w.columns, i = at / w.columns % w.streams, t = at / w.columns / w.streams;
@@ -298,7 +316,8 @@ static void check_spread(check *c, device *d, uint64_t *rng)
             double result = (double)w.read[t * w.columns + k] - read.value;
             double value = (double)after[i] * result, size = fabs(value);
             for (size_t j = 0; j < w.streams; j++) {
-                double term = (double)mix[j * w.streams + i] * (double)w.state[(t * w.streams + j) * w.columns + k];
+                double share = w.mixed ? (double)mix[j * w.streams + i] : i == j;
+                double term = share * (double)w.state[(t * w.streams + j) * w.columns + k];
                 value += term;
                 size += fabs(term);
             }
@@ -323,7 +342,7 @@ static bounded logistic(double x, double off)
 static void check_norm_streams(check *c, device *d, uint64_t *rng)
 {
     const float epsilon = 1e-6f;
-    for (size_t s = 0; s < 126; s++) {
+    for (size_t s = 0; s < CONNECTINGS; s++) {
         connecting w = connecting_new(s, rng);
         size_t n = (size_t)w.streams * w.columns;
         snprintf(c->size, sizeof(c->size), "%u rows of %u, %u streams", w.count, w.columns, w.streams);

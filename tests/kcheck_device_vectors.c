@@ -612,7 +612,7 @@ static void check_activate(check *c, device *d, uint64_t *rng)
     }
 }
 
-/* Values between rows of heads, apart or with all rows of a head together. */
+/* Values between rows of heads, apart or with all rows of a head together, through gates or without. */
 static void check_move(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 40; s++) {
@@ -626,19 +626,30 @@ static void check_move(check *c, device *d, uint64_t *rng)
         size_t from_size = (size_t)rows * row[0], to_size = (size_t)rows * row[1];
         snprintf(c->size, sizeof(c->size), "%u rows of %u heads of %u, %u apart to %u apart", rows, heads, length,
                  head[0], head[1]);
-        float *from = rough_array(from_size, rng), *want = rough_array(to_size, rng);
+        bool gated = s % 2;
+        size_t gate_row = (size_t)heads * length + random_below(rng, 3), gates_size = rows * gate_row;
+        float *from = rough_array(from_size, rng), *want = rough_array(to_size, rng),
+              *gates = rough_array(gates_size, rng);
         room rooms[] = {step_new(d, rows, NULL, NULL, NULL), float_room(d, from, from_size),
-                        float_room(d, want, to_size)};
+                        float_room(d, want, to_size), float_room(d, gates, gates_size)};
         DEVICE_DO(c, d, DEVICE_move, CHECKED_ROWS * heads, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  UINT(heads), UINT(length), UINT(row[0]), UINT(head[0]), UINT(row[1]), UINT(head[1]));
-        for (size_t t = 0; t < rows; t++)
-            for (size_t h = 0; h < heads; h++)
-                memcpy(want + (head[1] ? t * row[1] + h * head[1] : (h * rows + t) * length),
-                       from + (head[0] ? t * row[0] + h * head[0] : (h * rows + t) * length), length * sizeof *want);
+                  gated ? room_of(&rooms[3]) : NO_BUFFER, UINT(heads), UINT(length), UINT(row[0]), UINT(head[0]),
+                  UINT(row[1]), UINT(head[1]), UINT(gate_row));
         float *got = content_of(c, &rooms[2]);
-        expect_same(c, "moved values", want, got, to_size * sizeof(float));
+        for (size_t t = 0; t < rows; t++)
+            for (size_t i = 0; i < (size_t)heads * length; i++) {
+                size_t h = i / length, own = i % length;
+                size_t to = (head[1] ? t * row[1] + h * head[1] : (h * rows + t) * length) + own;
+                float value = from[(head[0] ? t * row[0] + h * head[0] : (h * rows + t) * length) + own];
+                double share = gated ? 1 / (1 + exp(-(double)gates[t * gate_row + i])) : 1,
+                       moved = share * (double)value;
+                expect_close(c, to, moved, got[to],
+                             gated ? fabs(moved) * (EXP_ERROR + 6 * EPSILON) + TINY * (1 + fabs((double)value)) : 0);
+                want[to] = got[to];
+            }
+        expect_same(c, "what is of no head", want, got, to_size * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        free(from), free(want), free(got);
+        free(from), free(want), free(gates), free(got);
     }
 }
 

@@ -255,28 +255,35 @@ static float opened(const attention_shape *a, float gate)
     return a->gate_softplus ? forward_softplus(gate) : 1 / (1 + expf(-gate));
 }
 
-/* Items are rows. Multiplies what the heads have read with their scale, and with what their gates let through. */
+/* Returns what heads have given for each row: what they have read, of latent attention what becomes of it. */
+static float *results_of(const attention_job *job)
+{
+    return job->l->attention.compressed > 0 ? job->s->scratch.result : job->s->scratch.mixed;
+}
+
+/* Items are rows. Multiplies the results of heads with their scale, and with what their gates let through. */
 static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const attention_job *job = context;
     const attention_shape *a = &job->l->attention;
-    size_t length = read_length(a), width = read_width(a);
+    size_t length = a->compressed > 0 ? a->value_length : read_length(a), width = a->head_count * length;
     const kernels *k = &job->s->engine->runtime->kernels;
+    float *results = results_of(job);
     if (a->value_scale != 1)
-        forward_scale(a->value_scale, (end - begin) * width, job->s->scratch.mixed + begin * width);
+        forward_scale(a->value_scale, (end - begin) * width, results + begin * width);
     if (a->gate_length == 0)
         return;
     bool in_turns = layer_gates_in_query(job->l);
     for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
         const float *gates = job->s->scratch.gated_query + (in_turns ? 2 * head + 1 : head) * a->gate_length;
-        float *mixed = job->s->scratch.mixed + head * length;
+        float *result = results + head * length;
         if (a->gate_length == 1)
-            forward_scale(opened(a, gates[0]), length, mixed);
+            forward_scale(opened(a, gates[0]), length, result);
         else if (!a->gate_softplus)
-            k->activate[ACTIVATION_LOGISTIC](gates, mixed, 0, length, mixed);
+            k->activate[ACTIVATION_LOGISTIC](gates, result, 0, length, result);
         for (size_t i = 0; a->gate_length > 1 && a->gate_softplus && i < length; i++)
-            mixed[i] *= opened(a, gates[i]);
+            result[i] *= opened(a, gates[i]);
     }
 }
 
@@ -338,10 +345,10 @@ void attention_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     attend_all(job, count);
     if (a->back_rotary)
         pool_run(threads, count, 1, turn_back, &job);
-    if (a->gate_length > 0 || a->value_scale != 1)
-        pool_run(threads, count, 1, scale_rows, &job);
     if (a->compressed > 0)
         latent_results(s, layer, count);
+    if (a->gate_length > 0 || a->value_scale != 1)
+        pool_run(threads, count, 1, scale_rows, &job);
     if (a->output_groups > 0)
         latent_groups(s, layer, count);
     forward_norm(s, &l->attention_inner_norm, read_width(a), count, b->mixed, b->mixed);

@@ -34,7 +34,7 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         float *key = b->choice.key + i * n;
         if (!c->l->attention.index.plain) {
-            k->layer_norm(key, norm->weight, norm->bias, CHOICE_EPSILON, n, key);
+            k->layer_norm(key, norm->weight, norm->bias, c->s->engine->model->hyper.index_epsilon, n, key);
             forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
         }
         kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key,

@@ -5,9 +5,6 @@
 
 #include "engine.h"
 
-/* The epsilon of the norm of keys that score, whatever the model's is. */
-#define CHOICE_EPSILON 1e-6f
-
 /* Returns whether the token at a position sees fewer positions than there are up to it. */
 static inline bool choice_limits(const attention_shape *a, uint32_t position)
 {

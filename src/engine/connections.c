@@ -91,7 +91,7 @@ static float norm_factor(const hyperparameters *h, const float *streams)
     return (float)(1 / sqrt(squares / (double)values + (double)h->norm_epsilon));
 }
 
-/* Makes the weights of a row of the products m [M] with its streams. */
+/* Makes the weights of a row of the products m [M] with its streams. Without steps they have no mixtures. */
 static void weigh(const connecting *job, const float *streams, float *m)
 {
     const hyperparameters *h = &job->s->engine->model->hyper;
@@ -99,11 +99,11 @@ static void weigh(const connecting *job, const float *streams, float *m)
     float factor = norm_factor(h, streams);
     for (uint32_t i = 0; i < all; i++)
         m[i] = m[i] * factor * job->c->scale[i / n < 2 ? i / n : 2] + job->c->base[i];
-    for (uint32_t i = 0; i < 2 * n; i++) {
-        float share = logistic(m[i]);
-        m[i] = i < n ? share + h->connection_epsilon : 2 * share;
-    }
-    balance(h, m + (size_t)2 * n);
+    float more = h->connection_steps > 0 ? 0 : h->connection_epsilon;
+    for (uint32_t i = 0; i < 2 * n; i++)
+        m[i] = i < n ? logistic(m[i]) + h->connection_epsilon : h->connection_magnitude * logistic(m[i]) + more;
+    if (h->connection_steps > 0)
+        balance(h, m + (size_t)2 * n);
 }
 
 /* ------------------------------------------------------------------ gates */
@@ -229,6 +229,7 @@ static void spread_rows(void *context, size_t begin, size_t end, unsigned worker
     const hyperparameters *h = &job->s->engine->model->hyper;
     uint32_t n = h->stream_count;
     size_t d = h->embedding_length;
+    bool mixed = h->connection_steps > 0;
     for (size_t t = begin; t < end; t++) {
         float *streams = streams_of(job->s, t), *read = job->s->scratch.added + t * d;
         const float *x = job->s->scratch.x + t * d, *before = weights_of(job->s, t), *after = before + n;
@@ -239,8 +240,8 @@ static void spread_rows(void *context, size_t begin, size_t end, unsigned worker
             for (uint32_t i = 0; i < n; i++)
                 old[i] = streams[i * d + c];
             for (uint32_t i = 0; i < n; i++) {
-                float sum = after[i] * result;
-                for (uint32_t j = 0; j < n; j++)
+                float sum = after[i] * result + (mixed ? 0 : old[i]);
+                for (uint32_t j = 0; mixed && j < n; j++)
                     sum += mix[j * n + i] * old[j];
                 streams[i * d + c] = sum;
             }

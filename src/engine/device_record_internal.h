@@ -117,7 +117,7 @@ extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
 /* Record the queries and keys of latent attention (v->query, v->key) of what the matrices of its input made; and what the output
  * matrix reads, in `mixed`, of what heads have read. In device_record_latent.c. */
 void record_latent_project(const recorder *r, uint32_t layer, mixer_row row);
-void record_latent_results(const recorder *r, uint32_t layer);
+void record_latent_results(const recorder *r, uint32_t layer, mixer_row row);
 /* Record the queries, of what query_in has made, to `to` [rows of the step][rows of q], and those that score positions, where they are;
  * and what matrices of groups of heads make in `mixed` of what these have read (attention_shape.output_groups). */
 void record_queries(const recorder *r, uint32_t layer, mixer_row row, const device_buffer *to);

@@ -12,13 +12,21 @@ typedef struct head_values {
     size_t at, row, head;
 } head_values;
 
-static void move(const recorder *r, size_t heads, size_t length, head_values from, head_values to)
+/* Moves values of heads, through their gates if there are some (of NULL: there are none). */
+static void move_gated(const recorder *r, size_t heads, size_t length, head_values from, head_values to,
+                       head_values gates)
 {
     if (length == 0) /* of queries and keys in which nothing rotates */
         return;
     LAUNCH(r, DEVICE_move, r->rows * heads, BUFFER_FROM(from.of, from.at * sizeof(float)),
-           BUFFER_FROM(to.of, to.at * sizeof(float)), UINT(heads), UINT(length), UINT(from.row), UINT(from.head),
-           UINT(to.row), UINT(to.head));
+           BUFFER_FROM(to.of, to.at * sizeof(float)),
+           gates.of ? BUFFER_FROM(gates.of, gates.at * sizeof(float)) : NO_BUFFER, UINT(heads), UINT(length),
+           UINT(from.row), UINT(from.head), UINT(to.row), UINT(to.head), UINT(gates.row));
+}
+
+static void move(const recorder *r, size_t heads, size_t length, head_values from, head_values to)
+{
+    move_gated(r, heads, length, from, to, (head_values){0});
 }
 
 /* Norms `length` values of each row of a buffer in place, from value `at` on. */
@@ -30,9 +38,9 @@ static void norm_values(const recorder *r, const device_norm *w, norm_kind kind,
            UINT(stride), UINT(kind == NORM_LAYER), UINT(FINISH_STORE), FLOAT(epsilon), FLOAT(1));
 }
 
-/* Multiplies values of each head with the head's own matrix of m: columns of `from` become `length` values of `to`. */
+/* Multiplies values of each head with the head's own matrix of m: columns of `from` become `length` values of `to`, through `gates`. */
 static void multiply_heads(const recorder *r, const device_matrix *m, size_t heads, size_t length, head_values from,
-                           head_values to)
+                           head_values to, head_values gates)
 {
     const device_vectors *v = r->v;
     const head_values in = {.of = v->head_in}, out = {.of = v->head_out};
@@ -48,7 +56,7 @@ static void multiply_heads(const recorder *r, const device_matrix *m, size_t hea
     else
         LAUNCH(r, device_kernel_of(OF_PRODUCT_HEADS, m->format), items, w, scales, BUFFER(v->head_in),
                BUFFER(v->head_out), UINT(heads), UINT(length), UINT(m->columns));
-    move(r, heads, length, out, to);
+    move_gated(r, heads, length, out, to, gates);
 }
 
 void record_queries(const recorder *r, uint32_t layer, mixer_row row, const device_buffer *to)
@@ -90,17 +98,21 @@ void record_latent_project(const recorder *r, uint32_t layer, mixer_row row)
     head_values turning = query;
     turning.at += a->unrotated;
     move(r, heads, rotated, turning, (head_values){v->query, 0, queries, whole});
-    multiply_heads(r, &l->key_up, heads, a->compressed, query, (head_values){v->query, rotated, queries, whole});
+    multiply_heads(r, &l->key_up, heads, a->compressed, query, (head_values){v->query, rotated, queries, whole},
+                   (head_values){0});
 }
 
-void record_latent_results(const recorder *r, uint32_t layer)
+void record_latent_results(const recorder *r, uint32_t layer, mixer_row row)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const attention_shape *a = &r->model->layers[layer].attention;
     size_t rotated = a->head_length - a->compressed;
+    head_values gates = {NULL};
+    if (a->gate_length > 1) /* a gate for all of a head's values has been applied to what it has read */
+        gates = (head_values){r->v->projected, row.at[MIXER_GATE], row.stride, a->value_length};
     multiply_heads(r, &l->value_up, a->head_count, a->value_length,
                    (head_values){r->v->mixed, rotated, query_width(a), a->head_length},
-                   (head_values){r->v->mixed, 0, result_width(a), a->value_length});
+                   (head_values){r->v->mixed, 0, result_width(a), a->value_length}, gates);
     record_changed(r);
 }
 
@@ -110,7 +122,7 @@ void record_groups(const recorder *r, uint32_t layer)
     const attention_shape *a = &r->model->layers[layer].attention;
     size_t groups = a->output_groups, length = read_width(a) / groups;
     multiply_heads(r, &l->output_in, groups, a->output_rank, (head_values){r->v->mixed, 0, read_width(a), length},
-                   (head_values){r->v->mixed, 0, result_width(a), a->output_rank});
+                   (head_values){r->v->mixed, 0, result_width(a), a->output_rank}, (head_values){0});
     record_changed(r);
 }
 
@@ -148,7 +160,8 @@ static void place_index(const recorder *r, uint32_t layer, const rotary *turns, 
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
            UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[at.halves - 1]), UINT(queries),
            UINT(1), UINT(index->head_length), UINT(turns ? turns->pairs : 0),
-           UINT(turns && turns->pairing == ROPE_HALVES), UINT(0), UINT(1), UINT(own.query_stride),
+           UINT(turns && turns->pairing == ROPE_HALVES),
+           UINT(turns && turns->last ? index->head_length - 2 * turns->pairs : 0), UINT(1), UINT(own.query_stride),
            UINT(own.row.stride));
 }
 
@@ -203,8 +216,8 @@ void record_index(const recorder *r, uint32_t layer)
     const attention_shape *a = &r->model->layers[layer].attention;
     mixer_row row = device_mixer_row(&r->model->layers[layer]);
     device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_INDEX_GATE] * sizeof(float));
-    norm_values(r, &r->s->engine->uploaded->layers[layer].index_key_norm, NORM_LAYER, CHOICE_EPSILON, v->projected,
-                row.at[MIXER_INDEX_KEY], a->index.head_length, row.stride);
+    norm_values(r, &r->s->engine->uploaded->layers[layer].index_key_norm, NORM_LAYER, r->model->hyper.index_epsilon,
+                v->projected, row.at[MIXER_INDEX_KEY], a->index.head_length, row.stride);
     place_index(r, layer, a->index.rotary, choice_matters(r->s, a) ? a->index.head_count : 0,
                 a->pool > 1 ? gates : NO_BUFFER);
     if (a->pool > 1)

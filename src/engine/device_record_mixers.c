@@ -121,8 +121,8 @@ static void attention(const recorder *r, uint32_t layer)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
     if (a->index.head_count > 0)
         record_index(r, layer);
-    device_argument gates =
-        a->gate_length > 0 ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
+    bool gated = latent ? a->gate_length == 1 : a->gate_length > 0; /* what heads read */
+    device_argument gates = gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
     size_t attend_rows = device_attend_rows(r->s);
     bool rounds = record_rounds(r, (const device_matrix *[]){&l->mixer_output}, 1) && !l->attention_inner_norm.weight &&
                   read_length(a) % Q8_BLOCK == 0 && !latent;
@@ -143,7 +143,7 @@ static void attention(const recorder *r, uint32_t layer)
     if (rounds)
         *r->rounded = v->mixed;
     if (latent)
-        record_latent_results(r, layer);
+        record_latent_results(r, layer, row);
     if (l->attention_inner_norm.weight)
         record_norm(r, &l->attention_inner_norm, v->mixed, read_width(a), v->mixed);
 }

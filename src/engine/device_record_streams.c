@@ -106,9 +106,10 @@ void record_collapse_streams(const recorder *r, uint32_t layer, bool network)
     LAUNCH(r, DEVICE_weigh_connections, r->rows, BUFFER(v->streams), BUFFER(v->stream_weights),
            BUFFER(network ? l->network_connection.base : l->mixer_connection.base),
            BUFFER(network ? l->network_connection.scale : l->mixer_connection.scale), UINT(d), UINT(h->stream_count),
-           UINT(h->connection_steps), FLOAT(h->connection_epsilon), FLOAT(h->norm_epsilon));
+           UINT(h->connection_steps), FLOAT(h->connection_magnitude), FLOAT(h->connection_epsilon),
+           FLOAT(h->norm_epsilon));
     LAUNCH(r, DEVICE_collapse_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(v->streams),
-           BUFFER(v->stream_weights), BUFFER(v->x), UINT(d), UINT(h->stream_count));
+           BUFFER(v->stream_weights), BUFFER(v->x), UINT(d), UINT(h->stream_count), UINT(h->connection_steps > 0));
 }
 
 void record_add_ngrams(const recorder *r, uint32_t layer)
@@ -137,7 +138,8 @@ void record_spread_streams(const recorder *r)
                BUFFER(r->v->stream_weights), BUFFER(r->v->x), BUFFER(r->v->block_read), UINT(d), UINT(h->stream_count));
     else
         LAUNCH(r, DEVICE_spread_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
-               BUFFER(r->v->stream_weights), BUFFER(r->v->x), UINT(d), UINT(h->stream_count));
+               BUFFER(r->v->stream_weights), BUFFER(r->v->x), UINT(d), UINT(h->stream_count),
+               UINT(h->connection_steps > 0));
 }
 
 /* ------------------------------------------------------------------ the end of a layer */

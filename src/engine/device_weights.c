@@ -281,16 +281,15 @@ static hearth_status upload_gates(loader *l, device_layer *to, uint32_t layer)
 static hearth_status upload_connections(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
-    uint32_t n = hyper_connections(&l->model->hyper);
+    uint32_t n = hyper_connections(&l->model->hyper),
+             scales = l->model->hyper.connection_steps > 0 ? CONNECTION_SCALES : 2;
     if (l->model->hyper.connection_rank > 0)
         return upload_gates(l, to, layer);
     TRY(upload_floats(l, &to->mixer_connection.base, from->mixer_connection.base, NULL, n, "hc_attn_base"));
-    TRY(upload_floats(l, &to->mixer_connection.scale, from->mixer_connection.scale, NULL, CONNECTION_SCALES,
-                      "hc_attn_scale"));
+    TRY(upload_floats(l, &to->mixer_connection.scale, from->mixer_connection.scale, NULL, scales, "hc_attn_scale"));
     TRY(upload_whole(l, &to->mixer_connection.weights, &from->mixer_connection.weights, layer, "hc_attn_fn"));
     TRY(upload_floats(l, &to->network_connection.base, from->network_connection.base, NULL, n, "hc_ffn_base"));
-    TRY(upload_floats(l, &to->network_connection.scale, from->network_connection.scale, NULL, CONNECTION_SCALES,
-                      "hc_ffn_scale"));
+    TRY(upload_floats(l, &to->network_connection.scale, from->network_connection.scale, NULL, scales, "hc_ffn_scale"));
     return upload_whole(l, &to->network_connection.weights, &from->network_connection.weights, layer, "hc_ffn_fn");
 }
 

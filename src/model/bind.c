@@ -101,6 +101,7 @@ static hearth_status turn_index(const binder *b, uint32_t layer)
         return HEARTH_OK;
     m->index_rotary = *a->rotary;
     m->index_rotary.pairing = a->index.plain ? a->rotary->pairing : m->family->index_pairing;
+    m->index_rotary.last |= m->family->index_last;
     a->index.rotary = &m->index_rotary;
     if (2 * (uint64_t)a->rotary->pairs > a->index.head_length)
         return fail(b->error, HEARTH_FORMAT,

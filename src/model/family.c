@@ -45,8 +45,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 #define DEEPSEEK_CHOOSES                                                                                     \
     .latent_attention = true, .chooses_positions = true, .scoring = ROUTER_SIGMOID, .file_unshared = true,   \
     .expert_width = "moe_intermediate_size", .activation = FFN_SILU,                                         \
-    .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"rope_interleave", true, true}},            \
-    TENSORS(llama_tensors, deepseek32_layer)
+    .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"rope_interleave", true, true}}
 
 #define BAILING                                                                                              \
     .pairing = ROPE_HALVES, .rope_base = 600000, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,           \
@@ -198,12 +197,16 @@ const family families[] = {
     {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
     {.name = "deepseek32", .model_type = "deepseek_v32", .architecture = "DeepseekV32ForCausalLM", DEEPSEEK_CHOOSES,
-     .default_epsilon = 1e-6f, .index_pairing = ROPE_HALVES},
+     .default_epsilon = 1e-6f, .index_pairing = ROPE_HALVES, TENSORS(llama_tensors, deepseek32_layer)},
     {.name = "deepseek4", .model_type = "deepseek_v4", .architecture = "DeepseekV4ForCausalLM",
      .summaries = true, .latent_alike = true, .folder_window = true, .default_window = 128, .wiring = WIRING_CONNECTED, .silu_limits = true,
      .limits_first = true, .scoring = ROUTER_ROOT_SOFTPLUS, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(deepseek4_tensors, deepseek4_layer)},
-    {.name = "glm-dsa", .model_type = "glm_moe_dsa", .architecture = "GlmMoeDsaForCausalLM", DEEPSEEK_CHOOSES, .default_epsilon = 1e-5f},
+    {.name = "glm-dsa", .model_type = "glm_moe_dsa", .architecture = "GlmMoeDsaForCausalLM", DEEPSEEK_CHOOSES, .default_epsilon = 1e-5f,
+     TENSORS(llama_tensors, deepseek32_layer)},
+    {.name = "hy_v4", .model_type = "hy_v4", .architecture = "HYV4ForCausalLM", DEEPSEEK_CHOOSES, .latent_alike = true, .index_alike = true,
+     .index_last = true, .gated_attention = true, .wiring = WIRING_CONNECTED, .unmixed_streams = true, .silu_limits = true, .limits_first = true,
+     .limits_experts = true, .default_epsilon = 1e-5f, TENSORS(hy4_tensors, hy4_layer)},
     /* PLM: latent attention, and a network without a gate */
     {.name = "plm", .model_type = "plm", .architecture = "PLMForCausalLM",
      .latent_attention = true, .joined_heads = true, .default_epsilon = 1e-6f, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU2,

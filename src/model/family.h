@@ -163,7 +163,7 @@ typedef enum dimension {
     DIMENSION_LAUREL,               /* rank of the two matrices beside attention                      */
     DIMENSION_ALL_STREAMS,          /* S * d, with letters as in stream_connection                    */
     DIMENSION_CONNECTIONS,          /* M; where connections are gates, S                              */
-    DIMENSION_CONNECTION_SCALES,    /* CONNECTION_SCALES                                              */
+    DIMENSION_CONNECTION_SCALES,    /* CONNECTION_SCALES; where streams are not mixed, 2              */
     DIMENSION_CONNECTION_RANK,      /* R                                                              */
     DIMENSION_NGRAM_ROWS,           /* of all tables of n-grams together (ngram_shape)                */
     DIMENSION_NGRAM_LENGTH,         /* of a row                                                       */
@@ -302,9 +302,11 @@ typedef struct family {
     bool short_values;              /* values may be shorter than keys, and what heads read has a scale      */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
     bool latent_alike;              /* ... by norms with the model's epsilon; else it is 1e-6                */
+    bool index_alike;               /* so are keys that score positions                                      */
     bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
     bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */
-    rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so               */
+    rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so ...           */
+    bool index_last;                /* ... in their last values                                              */
     bool pools_positions;           /* ... some together (attention_shape.pool)                              */
     bool pools_plainly;             /* ... by plain means (index_shape.plain)                                */
     bool summaries;                 /* attention is DeepSeek V4's: one key, windows, maybe summaries (attention_shape.summary) */
@@ -314,6 +316,7 @@ typedef struct family {
     bool decay_floors;              /* decays by columns may have a floor (recurrent_shape.decay_floor)      */
     bool whole_maps;                /* ... and do, and matrices are in the place of two of low rank          */
     bool gated_connections;         /* streams are connected by gates (gated_connection)                     */
+    bool unmixed_streams;           /* ... or not mixed with one another (stream_connection)                 */
     bool ngrams;                    /* layers may add n-grams to them (ngram_shape)                          */
     bool gate_logistic;             /* recurrent_shape.gate_logistic                                         */
     bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
@@ -334,7 +337,8 @@ typedef struct family {
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     bool own_settings;              /* config.json has heads, bases and limits as Step 3.5 does (folder_read_step) */
     bool silu_limits;               /* layers may limit SiLU and up (EXPERT_LIMITS_KEY)                      */
-    bool limits_first;              /* ... what SiLU reads; the shared expert's limit is that of the others where no key says it */
+    bool limits_first;              /* ... what SiLU reads; the shared expert's limit is that of the others where no key says it ... */
+    bool limits_experts;            /* ... but there is none                                                 */
     bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */

@@ -415,11 +415,13 @@ static const tensor_rule bitnet_layer[] = {
     OF_V4(name "_base",  name "_base",  field.base,    NONE,        CONNECTIONS,       TENSOR_FLAT),         \
     OF_V4(name "_scale", name "_scale", field.scale,   NONE,        CONNECTION_SCALES, TENSOR_FLAT)
 #define V4_EXPERT "layers.%u.ffn.experts.%u."
+/* What the streams of the residual are weighed by at the end. */
+#define END_CONNECTION(folder)                                                                               \
+    MATRIX("output_hc_fn.weight",    folder "hc_head_fn",    MODEL(end_connection.weights), DIMENSION_STREAMS, DIMENSION_ALL_STREAMS, 0), \
+    VECTOR("output_hc_base.weight",  folder "hc_head_base",  MODEL(end_connection.base),    DIMENSION_STREAMS, TENSOR_FLAT), \
+    VECTOR("output_hc_scale.weight", folder "hc_head_scale", MODEL(end_connection.scale),   DIMENSION_NONE,    TENSOR_FLAT)
 static const tensor_rule deepseek4_tensors[] = {
-    TOKENS("embed.weight", "head.weight"), NORM_ALONE(MODEL, "output_norm", "norm", output_norm, D, 0),
-    MATRIX("output_hc_fn.weight",    "hc_head_fn",    MODEL(end_connection.weights), DIMENSION_STREAMS, DIMENSION_ALL_STREAMS, 0),
-    VECTOR("output_hc_base.weight",  "hc_head_base",  MODEL(end_connection.base),    DIMENSION_STREAMS, TENSOR_FLAT),
-    VECTOR("output_hc_scale.weight", "hc_head_scale", MODEL(end_connection.scale),   DIMENSION_NONE,    TENSOR_FLAT),
+    TOKENS("embed.weight", "head.weight"), NORM_ALONE(MODEL, "output_norm", "norm", output_norm, D, 0), END_CONNECTION(""),
 };
 static const tensor_rule deepseek4_layer[] = {
     OF_V4("attn_norm",     "attn_norm.weight",      attention_norm.weight, NONE,          EMBEDDING,    TENSOR_NORM),
@@ -508,6 +510,23 @@ static const tensor_rule deepseek2_layer[] = {
     INDEX("proj.weight",     "weights_proj.weight", index_weight,          INDEX_HEADS,  EMBEDDING, flags)
 static const tensor_rule deepseek32_layer[] = {
     PRE_NORMS(0), LATENT_ATTENTION(0), INDEXER(0),
+    GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+/* Hy4: the same with gates and sinks; streams of the residual are connected, but not mixed. */
+#define HY4_CONNECTION(name, folder, field)                                                                  \
+    MATRIX(BLK name "_fn.weight",    LAYERS folder ".hc_pre.hc_fn",    LAYER(field.weights), DIMENSION_CONNECTIONS, DIMENSION_ALL_STREAMS, 0), \
+    VECTOR(BLK name "_base.weight",  LAYERS folder ".hc_pre.hc_base",  LAYER(field.base),  DIMENSION_CONNECTIONS, TENSOR_FLAT), \
+    VECTOR(BLK name "_scale.weight", LAYERS folder ".hc_pre.hc_scale", LAYER(field.scale), DIMENSION_CONNECTION_SCALES, TENSOR_FLAT)
+static const tensor_rule hy4_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS, NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+    END_CONNECTION("model.hc_head."),
+};
+static const tensor_rule hy4_layer[] = {
+    PRE_NORMS(0), LATENT_ATTENTION(0), INDEXER(0),
+    MATRIX(BLK "attn_gate.weight", LAYERS "self_attn.linear_gate.weight", LAYER(attention_gate), DIMENSION_GATES, D, 0),
+    VECTOR(BLK "attn_sinks.weight", LAYERS "self_attn.learnable_sink_param", LAYER(sinks), DIMENSION_HEADS, TENSOR_FLAT),
+    HY4_CONNECTION("hc_attn", "hc_attn_layer", mixer_connection), HY4_CONNECTION("hc_ffn", "hc_mlp_layer", network_connection),
     GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), CORRECTION(LAYERS "mlp.gate.e_score_correction_bias", TENSOR_OPTIONAL),
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };

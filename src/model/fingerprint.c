@@ -111,8 +111,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &a->value_scale, 1);
     if (y->post_epsilon != y->norm_epsilon)
         add_floats(h, &y->post_epsilon, 1);
-    if (y->connection_steps > 0)
+    if (y->connection_magnitude > 0)
         add_floats(h, &y->connection_epsilon, 1);
+    if (y->connection_magnitude > 0 && y->connection_steps == 0) /* of others it is 2 */
+        add_floats(h, &y->connection_magnitude, 1);
     if (l->ngrams)
         add_ngrams(h, &y->ngrams);
     if (a->back_rotary)
@@ -121,6 +123,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_rotary(h, a->summary.rotary);
     if (a->compressed > 0 && y->latent_epsilon != 1e-6f)
         add_floats(h, &y->latent_epsilon, 1);
+    if (a->index.head_count > 0 && y->index_epsilon != 1e-6f)
+        add_floats(h, &y->index_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
     if (l->ffn.router.expert_count > 0 && l->ffn.router.shared_scale != 1)

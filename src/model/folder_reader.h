@@ -81,8 +81,9 @@ hearth_status folder_read_step(folder_reader *r);
 hearth_status folder_set_by_window(folder_reader *r, const char *name, uint32_t all, uint32_t windowed);
 /* Reads a list of limits, one for each layer, 0 or null where there is none; nothing if it is missing. */
 hearth_status folder_read_limits(folder_reader *r, const char *name, const char *key);
-/* Reads one limit for all layers, of experts and of other networks; null: there is none. usual: where the config does not say it. */
-hearth_status folder_read_one_limit(folder_reader *r, const char *name, double usual);
+/* Reads one limit for all layers, of experts and, unless family.limits_experts, of other networks; null: there is none. Does nothing
+ * where the family has no limits_first. */
+hearth_status folder_read_one_limit(folder_reader *r);
 /* Reads the shares of heads that are rotated where layers that see all positions turn half of what the others do (family.half_turns),
  * which alone has a key. */
 hearth_status folder_read_halves(folder_reader *r);

@@ -81,7 +81,7 @@ static hearth_status set_floor(folder_reader *r, const char *name, const json_t 
     return folder_set_number(r, "kda.gate_lower_bound", floor);
 }
 
-/* Reads what GLM-5.3-Flash has besides: the floor, and one limit of SiLU for all layers. */
+/* Reads what GLM-5.3-Flash has besides: the floor. */
 static hearth_status read_safe_gate(folder_reader *r)
 {
     static const char of_object[] = "gate_lower_bound",
@@ -92,9 +92,9 @@ static hearth_status read_safe_gate(folder_reader *r)
     if (!safe)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: safe_gate: is false, which is not supported", r->name);
     bool none = !json_is_object(own) && json_is_null(json_object_get(r->config, of_config));
-    if (!none)
-        TRY(value ? set_floor(r, of_object, value) : set_floor(r, of_config, json_object_get(r->config, of_config)));
-    return folder_read_one_limit(r, "swiglu_limit", 10);
+    if (none)
+        return HEARTH_OK;
+    return value ? set_floor(r, of_object, value) : set_floor(r, of_config, json_object_get(r->config, of_config));
 }
 
 /* Reads what Ling 3 has besides: the floor, and limits of SiLU. */

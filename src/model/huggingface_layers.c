@@ -235,18 +235,23 @@ static hearth_status read_gates(folder_reader *r)
 static hearth_status read_connections(folder_reader *r)
 {
     hyperparameters *h = &r->hyper;
-    double epsilon = 1e-6;
+    double epsilon = 1e-6, magnitude = 2;
     bool found;
     h->stream_count = 4;
     if (r->family->gated_connections)
         return read_gates(r);
-    h->connection_steps = 20;
     TRY(json_get_uint(r->config, "hc_mult", &h->stream_count, &found, r->name, r->error));
-    TRY(json_get_uint(r->config, "hc_sinkhorn_iters", &h->connection_steps, &found, r->name, r->error));
     TRY(json_get_number(r->config, "hc_eps", &epsilon, &found, r->name, r->error));
     TRY(folder_set_size(r, "hyper_connection.count", h->stream_count));
-    TRY(folder_set_size(r, "hyper_connection.sinkhorn_iterations", h->connection_steps));
-    return folder_set_number(r, "hyper_connection.epsilon", epsilon);
+    TRY(folder_set_number(r, "hyper_connection.epsilon", epsilon));
+    if (r->family->unmixed_streams) {
+        h->connection_magnitude = (float)magnitude; /* there are connections, whatever it is */
+        TRY(json_get_number(r->config, "hc_magnitude", &magnitude, &found, r->name, r->error));
+        return folder_set_number(r, "hyper_connection.magnitude", magnitude);
+    }
+    h->connection_steps = 20;
+    TRY(json_get_uint(r->config, "hc_sinkhorn_iters", &h->connection_steps, &found, r->name, r->error));
+    return folder_set_size(r, "hyper_connection.sinkhorn_iterations", h->connection_steps);
 }
 
 /* Reads the streams of the residual. */
@@ -273,6 +278,7 @@ hearth_status folder_read_layers(folder_reader *r)
     TRY(read_streams(r));
     TRY(read_layer_heads(r));
     TRY(folder_read_step(r));
+    TRY(folder_read_one_limit(r));
     TRY(folder_read_summaries(r));
     TRY(add_query_gain(r));
     if (!r->family->norm_values)

@@ -80,12 +80,13 @@ static hearth_status set_limits(folder_reader *r, const char *key, const float *
     return checkpoint_set_numbers(r->out, full, VALUE_F32, limits, r->hyper.layer_count, r->error);
 }
 
-hearth_status folder_read_one_limit(folder_reader *r, const char *name, double usual)
+hearth_status folder_read_one_limit(folder_reader *r)
 {
+    static const char name[] = "swiglu_limit";
     const json_t *value = json_object_get(r->config, name);
     uint32_t layers = r->hyper.layer_count;
-    double limit = value ? json_number_value(value) : usual;
-    if (json_is_null(value))
+    double limit = value ? json_number_value(value) : 10; /* transformers' default */
+    if (!r->family->limits_first || json_is_null(value))
         return HEARTH_OK;
     if ((value && !json_is_number(value)) || limit < 0 || !isfinite((float)limit))
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is no limit of 0 or more", r->name, name);
@@ -95,7 +96,7 @@ hearth_status folder_read_one_limit(folder_reader *r, const char *name, double u
     for (uint32_t i = 0; i < layers; i++)
         limits[i] = (float)limit;
     hearth_status status = set_limits(r, EXPERT_LIMITS_KEY, limits);
-    if (status == HEARTH_OK)
+    if (status == HEARTH_OK && !r->family->limits_experts)
         status = set_limits(r, SHARED_LIMITS_KEY, limits);
     mem_free(limits);
     return status;

@@ -53,8 +53,7 @@ hearth_status folder_read_summaries(folder_reader *r)
     }
     TRY(folder_get_positive(r, r->config, r->name, "compress_rope_theta", &base, &found));
     TRY(folder_set_number(r, "attention.compress_rope_freq_base", base));
-    TRY(read_ratios(r));
-    return folder_read_one_limit(r, "swiglu_limit", 10);
+    return read_ratios(r);
 }
 
 hearth_status folder_narrow_numbers(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)

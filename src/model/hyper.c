@@ -242,6 +242,7 @@ static hearth_status read_epsilon(const hyper_reader *r)
     h->post_epsilon = r->family->post_epsilon > 0 ? r->family->post_epsilon : h->norm_epsilon;
     h->embedding_norm = r->family->embedding_norm;
     h->latent_epsilon = r->family->latent_alike ? h->norm_epsilon : 1e-6f;
+    h->index_epsilon = r->family->index_alike ? h->norm_epsilon : 1e-6f;
     return r->family->post_epsilon > 0 ? hyper_positive(r, POST_EPSILON_KEY, &h->post_epsilon, &found) : HEARTH_OK;
 }
 
@@ -466,7 +467,8 @@ static hearth_status read_per_layer(const hyper_reader *r)
 static hearth_status read_connections(const hyper_reader *r)
 {
     static const char count_key[] = "hyper_connection.count", steps_key[] = "hyper_connection.sinkhorn_iterations",
-                      epsilon_key[] = "hyper_connection.epsilon", rank_key[] = "hyper_connection.low_rank";
+                      epsilon_key[] = "hyper_connection.epsilon", rank_key[] = "hyper_connection.low_rank",
+                      magnitude_key[] = "hyper_connection.magnitude";
     hyperparameters *h = r->hyper;
     char key[KEY_SIZE];
     TRY(hyper_size(r, count_key, &h->stream_count, NULL));
@@ -478,10 +480,14 @@ static hearth_status read_connections(const hyper_reader *r)
                    ? HEARTH_OK
                    : hyper_fail(r, HEARTH_FORMAT, rank_key, "is 0 or too large");
     }
-    TRY(hyper_size(r, steps_key, &h->connection_steps, NULL));
+    h->connection_magnitude = 2;
+    if (r->family->unmixed_streams)
+        TRY(hyper_positive(r, magnitude_key, &h->connection_magnitude, NULL));
+    else
+        TRY(hyper_size(r, steps_key, &h->connection_steps, NULL));
     hyper_key(key, r->family, epsilon_key);
     TRY(checkpoint_get_f32(r->source, key, &h->connection_epsilon, NULL, r->error));
-    if (h->connection_steps < 1 || h->connection_steps > STEP_LIMIT)
+    if (!r->family->unmixed_streams && (h->connection_steps < 1 || h->connection_steps > STEP_LIMIT))
         return hyper_fail(r, HEARTH_FORMAT, steps_key, "is 0 or too large");
     if (!(h->connection_epsilon > 0 && h->connection_epsilon < 1))
         return hyper_fail(r, HEARTH_FORMAT, epsilon_key, "is not a number between 0 and 1");
@@ -558,7 +564,7 @@ static hearth_status read_limits(const hyper_reader *r)
         if (!r->family->silu_limits)
             return HEARTH_OK;
         TRY(read_limit(r, EXPERT_LIMITS_KEY, i, &routed));
-        shared = r->family->limits_first ? routed : 0;
+        shared = r->family->limits_first && !r->family->limits_experts ? routed : 0;
         TRY(read_limit(r, SHARED_LIMITS_KEY, i, &shared));
         if (routed == 0 && shared == 0)
             continue;
@@ -650,7 +656,8 @@ uint32_t hyper_connections(const hyperparameters *h)
 {
     if (h->connection_rank > 0)
         return h->stream_count;
-    return h->connection_steps > 0 ? h->stream_count * (2 + h->stream_count) : 0;
+    uint32_t mixed = h->connection_steps > 0 ? h->stream_count : 0;
+    return h->connection_magnitude > 0 ? h->stream_count * (2 + mixed) : 0;
 }
 
 float hyper_score_gain(const hyperparameters *h, uint32_t position)
@@ -743,7 +750,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_LAUREL] = h->laurel_rank,
         [DIMENSION_ALL_STREAMS] = (uint64_t)h->stream_count * h->embedding_length,
         [DIMENSION_CONNECTIONS] = hyper_connections(h),
-        [DIMENSION_CONNECTION_SCALES] = CONNECTION_SCALES,
+        [DIMENSION_CONNECTION_SCALES] = h->connection_steps > 0 ? CONNECTION_SCALES : 2,
         [DIMENSION_CONNECTION_RANK] = h->connection_rank,
         [DIMENSION_NGRAM_ROWS] = h->ngrams.row_count,
         [DIMENSION_NGRAM_LENGTH] = h->ngrams.row_length,

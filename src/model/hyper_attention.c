@@ -120,14 +120,13 @@ static hearth_status read_latent_scale(const hyper_reader *r, attention_shape *a
     return HEARTH_OK;
 }
 
-/* Returns how many gates each head has: one, if the matrix of gates has a row for each head, else one for each value. In latent
- * attention it is one: it multiplies what a head has read before that becomes values, which makes no difference. */
+/* Returns how many gates each head has: one, if the matrix of gates has a row for each head, else one for each value. */
 static uint32_t gates_of_head(const hyper_reader *r, const attention_shape *a, uint32_t layer)
 {
     const stored_tensor *gates = hyper_layer_tensor(r, "blk.%u.attn_gate.weight", layer);
     if (!r->family->gated_attention)
         return 0;
-    bool one = a->compressed > 0 || (gates && gates->rank == 2 && gates->shape[1] == a->head_count);
+    bool one = gates && gates->rank == 2 && gates->shape[1] == a->head_count;
     return one ? 1 : a->value_length;
 }
 

@@ -68,8 +68,8 @@ typedef struct attention_shape {
                                            the cache; those of queries are the products of both    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
     uint32_t gate_length;               /* the result is multiplied with the logistic function of gates, so many for a head: one for
-                                           each of its values, of attention_gate or without that of every other head of q, or 1 for
-                                           all of them; 0: it is not */
+                                           each of its V values, of attention_gate or without that of every other head of q, or 1
+                                           for all of them; 0: it is not */
     bool gate_softplus;                 /* with log(1 + exp(gate)) in place of the logistic function */
     /* Latent attention (arXiv 2405.04434): C values of a position hold the keys and values of all heads. What is cached is
      * one key of head_length = r + C values, r that rotate and then those C, which are the value too. A head's query has n
@@ -315,21 +315,23 @@ typedef struct stream_weights {
     norm_weights laurel_norm;           /* [d]                                            */
 } stream_weights;
 
-/* The scales of a stream_connection. */
+/* Most scales of a stream_connection. */
 #define CONNECTION_SCALES 3
 
 /* What connects a block of a layer with S streams h of the residual (manifold-constrained hyper-connections, arXiv 2512.24880), in
  * WIRING_CONNECTED. m = weights rms(h) of all streams of a token, one after the other; then, with the parts of m, scale and base:
  *
  *   before = sigmoid(scale[0] m[0 .. S] + base) + epsilon             x = sum before_i h_i   what the block reads
- *   after  = 2 sigmoid(scale[1] m[S .. 2S] + base)
+ *   after  = magnitude sigmoid(scale[1] m[S .. 2S] + base)            magnitude 2
  *   mix    = softmax(scale[2] m[2S .. 2S + S * S] + base) + epsilon   by rows [from][to], whose rows and columns are then divided
  *                                                                     by their sums, plus epsilon, in turns: connection_steps
- *   h_i    = after_i block(x) + sum_j mix_ji h_j */
+ *   h_i    = after_i block(x) + sum_j mix_ji h_j
+ *
+ * In some models (Hy4) streams are not mixed: M is 2 S, to `after` epsilon is added as to `before`, and h_i = after_i block(x) + h_i. */
 typedef struct stream_connection {
     matrix weights;                     /* [M][S * d]  M = 2 S + S * S                    */
     const float *base;                  /* [M]                                            */
-    const float *scale;                 /* [CONNECTION_SCALES]                            */
+    const float *scale;                 /* [CONNECTION_SCALES], or 2 where nothing is mixed */
 } stream_connection;
 
 /* In some models of WIRING_CONNECTED streams are gated, value by value, by two matrices of low rank R in place of that (Qwen3.8):

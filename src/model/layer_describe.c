@@ -273,7 +273,8 @@ static void describe_wiring(char *out, size_t size, const hyperparameters *h, co
         say(out, size, ", each on what gates of rank %u let through of %u streams, and added to all of them",
             h->connection_rank, h->stream_count);
     else if (l->wiring == WIRING_CONNECTED)
-        say(out, size, ", each on a mixture of %u streams, of which it makes other mixtures", h->stream_count);
+        say(out, size, ", each on a mixture of %u streams, %s", h->stream_count,
+            h->connection_steps > 0 ? "of which it makes other mixtures" : "and added to all of them");
     else if (h->stream_count > 1)
         say(out, size, ", on one of %u streams, of which all are predicted and corrected", h->stream_count);
     if (l->ngrams)

@@ -27,7 +27,8 @@ typedef struct hyperparameters {
     uint32_t per_layer_vocabulary;      /* tokens that have rows for them                 */
     uint32_t stream_count;              /* S, streams of the residual; 1                  */
     uint32_t active_stream;             /* the one that layers run on (WIRING_STREAMS)    */
-    uint32_t connection_steps;          /* of stream_connection; 0: its layers have none  */
+    float connection_magnitude;         /* of stream_connection; 0: its layers have none  */
+    uint32_t connection_steps;          /* ... 0: streams are not mixed                   */
     float connection_epsilon;
     uint32_t connection_rank;           /* R of gated_connection; 0: its layers have none */
     uint32_t laurel_rank;               /* r                                              */
@@ -36,6 +37,7 @@ typedef struct hyperparameters {
     float norm_epsilon;
     float post_epsilon;                 /* of norms of what blocks add                    */
     float latent_epsilon;               /* of those within latent attention               */
+    float index_epsilon;                /* of those of keys that score positions          */
     bool embedding_norm;                /* embeddings are normed, without weights         */
     float embedding_scale;              /* of embeddings; 1                               */
     float residual_scale;               /* of what blocks add to the residual stream; 1   */

@@ -389,6 +389,10 @@ CASES["deepseek32"] = case("DeepseekV32ForCausalLM", "deepseek_v32", n_group=4, 
 CASES["glm-dsa"] = case("GlmMoeDsaForCausalLM", "glm_moe_dsa", num_hidden_layers=5, n_group=1, topk_group=1, rms_norm_eps=1e-5,
                         indexer_types=["full", "shared", "full", "shared", "shared"],
                         rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **INDEXED)
+# Hy4; a sink as large as scores are
+CASES["hy-v4"] = case("HYV4ForCausalLM", "hy_v4", num_hidden_layers=5, n_group=1, topk_group=1, rms_norm_eps=1e-5, hc_mult=4, hc_magnitude=1.5, hc_eps=1e-6,
+                      indexer_types=["full", "full", "shared", "shared", "full"], mlp_layer_types=["dense"] + ["sparse"] * 4, swiglu_limit=1.5,
+                      rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **INDEXED)
 
 
 def glm5_next(**settings):
@@ -511,6 +515,8 @@ def make_model(name, seed):
     own = {"nemotron-nas": make_deci, "bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7}.get(CASES[name]["model_type"])
     if own:
         return own(name, seed)
+    if CASES[name]["model_type"] == "hy_v4":
+        turn_neighbours()
     stored = CASES[name].get("quantization_config", {}).get("quant_method")
     settings = copy.deepcopy(CASES[name])  # of which transformers takes parts away
     settings.pop("quantization_config", None)
@@ -522,6 +528,10 @@ def make_model(name, seed):
     model, random = drawn(kind.from_config(config), config, name, seed)
     if settings["model_type"] == "kimi_linear":
         model.save_pretrained = lambda folder, **_: save_kimi(model, folder)
+    if settings["model_type"] == "hy_v4":
+        for layer in model.model.layers:  # as llama.cpp and vLLM norm them; transformers does not pass the epsilon on
+            layer.self_attn.q_a_layernorm.variance_epsilon = layer.self_attn.kv_a_layernorm.variance_epsilon = config.rms_norm_eps
+        model.save_pretrained = lambda folder, **_: save_hy4(model, folder)
     if settings["model_type"] == "deepseek_v4" and stored:
         round_deepseek4(model, CASES[name]["quantization_config"])
         return model, random
@@ -530,6 +540,14 @@ def make_model(name, seed):
     if stored:
         {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}[stored](model, CASES[name]["quantization_config"])
     return model, random
+
+
+def turn_neighbours():
+    """transformers 5.24 turns values of Hy4 that lie half a head apart; the published weights are for neighbours, as llama.cpp and vLLM turn them."""
+    from transformers.models.dots3_note.modeling_dots3_note import apply_rotary_pos_emb_interleave
+    from transformers.models.hy_v4 import modeling_hy_v4
+    modeling_hy_v4.apply_rotary_pos_emb = lambda q, k, cos, sin, unsqueeze_dim=1: apply_rotary_pos_emb_interleave(
+        q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
 
 
 def round_to_f8(model, settings):
@@ -702,6 +720,22 @@ def make_rwkv7(name, seed):
     model, random = drawn(Rwkv7(config), config, name, seed)
     model.spread(random)
     return model, random
+
+
+HY4_NAMES = {"self_attn.gate_proj": "self_attn.linear_gate", "self_attn.sinks": "self_attn.learnable_sink_param", "attn_hc.": "hc_attn_layer.hc_pre.hc_",
+             "ffn_hc.": "hc_mlp_layer.hc_pre.hc_", "hc_head.hc_": "hc_head.hc_head_"}
+
+
+def save_hy4(model, folder):
+    """As it was published: transformers 5.24 saves names that nothing reads."""
+    from safetensors.torch import save_file
+    out = {}
+    for key, value in model.state_dict().items():
+        for own, published in HY4_NAMES.items():
+            key = key.replace(own, published)
+        out[key] = value.contiguous()
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 def save_kimi(model, folder):

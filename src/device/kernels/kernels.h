@@ -163,10 +163,12 @@
 
 /* Copies `length` values of each of `heads` heads of each row. Those of head h of row t are at t * from_row + h * from_head,
  * and go to t * to_row + h * to_head. A distance of heads that is 0 says that each head has its values of all T rows together:
- * [heads][T][length].
+ * [heads][T][length]. Each value is multiplied with the logistic function of its gate: those of row t begin at t * gate_row, and
+ * each head has `length`; NULL: it is not.
  * items: R * heads */
-#define P_MOVE(B, V, F) \
-    B(const float, from) B(float, to) V(heads) V(length) V(from_row) V(from_head) V(to_row) V(to_head)
+#define P_MOVE(B, V, F)                                                                                            \
+    B(const float, from) B(float, to) B(const float, gates) V(heads) V(length) V(from_row) V(from_head) V(to_row) \
+        V(to_head) V(gate_row)
 
 /* Rounds x [T][columns] to 8 bits, as kernel_input of kernel.h says: blocks of 32, scale max / 127, halves to even. A
  * block with a value that is not finite has q 0 and scale NaN; one with max < 2^-120 has q 0 and scale 0.
@@ -218,18 +220,21 @@
         V(columns) V(streams) V(active) V(apart)
 
 /* Hyper-connections (stream_connection in model/layer.h): `states` is [T][streams][columns], and a token has M = streams *
- * (2 + streams) weights: before [streams], after [streams], mix [streams][streams].
+ * (2 + streams) weights: before [streams], after [streams], mix [streams][streams]; with `steps` or `mixed` 0 M is 2 * streams, and
+ * each stream is mixed of itself alone.
  *
- * weights [T][M] are the products of a matrix with the states of each token, and become the weights by base [M] and scale [3].
+ * weights [T][M] are the products of a matrix with the states of each token, and become the weights by base [M] and scale [3], or 2.
  * items: R */
 #define P_WEIGH_CONNECTIONS(B, V, F)                                                                          \
     B(const float, states) B(float, weights) B(const float, base) B(const float, scale) V(columns) V(streams) V(steps) \
-        F(epsilon) F(norm_epsilon)
+        F(magnitude) F(epsilon) F(norm_epsilon)
 /* x [T][columns] = sum over i of before[i] * stream i.   items: R * ceil(columns / STREAM_COLUMNS) */
-#define P_COLLAPSE_STREAMS(B, V, F) B(const float, states) B(const float, weights) B(float, x) V(columns) V(streams)
+#define P_COLLAPSE_STREAMS(B, V, F) \
+    B(const float, states) B(const float, weights) B(float, x) V(columns) V(streams) V(mixed)
 /* stream i = after[i] * r + sum over j of mix[j][i] * stream j, with the streams as they were before, of r = x less what
  * collapse_streams makes of them.   items: as above */
-#define P_SPREAD_STREAMS(B, V, F) B(float, states) B(const float, weights) B(const float, x) V(columns) V(streams)
+#define P_SPREAD_STREAMS(B, V, F) \
+    B(float, states) B(const float, weights) B(const float, x) V(columns) V(streams) V(mixed)
 
 /* Streams that are connected by gates (gated_connection in model/layer.h): `states` is [T][streams][columns].
  *

@@ -123,7 +123,7 @@ KERNEL(weigh_connections, P_WEIGH_CONNECTIONS)
 {
     LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
     LOCAL_ARRAY(float, w, MOST_STREAMS * (2 + MOST_STREAMS));
-    uint all = streams * (2 + streams), n = streams * columns;
+    uint all = streams * (steps > 0 ? 2 + streams : 2), n = streams * columns;
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL const float *state = states + (size_t)t * n;
         GLOBAL float *own = weights + (size_t)t * all;
@@ -136,10 +136,11 @@ KERNEL(weigh_connections, P_WEIGH_CONNECTIONS)
         for (uint i = LANE; i < all; i += LANES) {
             uint part = least(i / streams, 2);
             float value = FMA(own[i] * factor, scale[part], base[i]);
-            w[i] = part == 0 ? sigmoid_of(value) + epsilon : part == 1 ? 2.0f * sigmoid_of(value) : value;
+            float share = part < 2 ? sigmoid_of(value) * (part == 1 ? magnitude : 1.0f) : value;
+            w[i] = part == 0 || steps == 0 ? share + epsilon : share;
         }
         BARRIER();
-        for (uint i = LANE; i < streams; i += LANES)
+        for (uint i = LANE; i < streams && steps > 0; i += LANES)
             shares_of(mix + i * streams, streams, epsilon);
         BARRIER();
         for (uint k = 0; k < steps; k++) {
@@ -169,7 +170,7 @@ INLINE float collapsed(const float *state, GLOBAL const float *before, uint stre
 
 KERNEL(collapse_streams, P_COLLAPSE_STREAMS)
 {
-    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS, all = streams * (2 + streams);
+    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS, all = streams * (mixed ? 2 + streams : 2);
     for (uint item = GROUP; item < step->count * pieces; item += GROUPS) {
         uint t = item / pieces, left = item % pieces * STREAM_COLUMNS, right = least(left + STREAM_COLUMNS, columns);
         for (uint c = left + LANE; c < right; c += LANES) {
@@ -184,7 +185,7 @@ KERNEL(collapse_streams, P_COLLAPSE_STREAMS)
 
 KERNEL(spread_streams, P_SPREAD_STREAMS)
 {
-    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS, all = streams * (2 + streams);
+    uint pieces = (columns + STREAM_COLUMNS - 1) / STREAM_COLUMNS, all = streams * (mixed ? 2 + streams : 2);
     for (uint item = GROUP; item < step->count * pieces; item += GROUPS) {
         uint t = item / pieces, left = item % pieces * STREAM_COLUMNS, right = least(left + STREAM_COLUMNS, columns);
         GLOBAL const float *before = weights + (size_t)t * all, *after = before + streams, *mix = after + streams;
@@ -196,10 +197,10 @@ KERNEL(spread_streams, P_SPREAD_STREAMS)
             float result = x[(size_t)t * columns + c] - collapsed(state, before, streams);
             UNROLL
             for (uint i = 0; i < MOST_STREAMS; i++) {
-                float sum = i < streams ? after[i] * result : 0.0f;
+                float sum = i < streams ? after[i] * result + (mixed ? 0.0f : state[i]) : 0.0f;
                 UNROLL
                 for (uint j = 0; j < MOST_STREAMS; j++)
-                    if (i < streams && j < streams)
+                    if (mixed && i < streams && j < streams)
                         sum = FMA(mix[j * streams + i], state[j], sum);
                 if (i < streams)
                     states[((size_t)t * streams + i) * columns + c] = sum;

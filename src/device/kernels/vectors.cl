@@ -193,7 +193,8 @@ KERNEL(move, P_MOVE)
         uint h = item % heads, t = item / heads;
         GLOBAL const float *own = from + head_at(h, t, step->count, length, from_row, from_head);
         GLOBAL float *there = to + head_at(h, t, step->count, length, to_row, to_head);
+        GLOBAL const float *gate = gates ? gates + (size_t)t * gate_row + h * length : gates;
         for (uint i = LANE; i < length; i += LANES)
-            there[i] = own[i];
+            there[i] = gate ? own[i] * sigmoid_of(gate[i]) : own[i];
     }
 }
