@@ -9,6 +9,7 @@
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_mimo.c
+ * Covers: src/model/huggingface_minimax.c
  * Covers: src/model/huggingface_ngrams.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
@@ -200,7 +201,7 @@ static unsigned other_kinds(const family *f, const char *sets, uint32_t layer)
 }
 
 /* Returns whether a layer has what the tensor of a rule needs. */
-static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
+static bool meets_needs(const family *f, const tensor_rule *r, const char *sets, uint32_t layer)
 {
     bool last = layer == LAYERS - 1;
     if (r->needs & (NEEDS_QUERY_RANK | NEEDS_NO_QUERY_RANK))
@@ -211,7 +212,8 @@ static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
         return has_letter(sets, 'c') && layer == 0;
     if (r->needs & (NEEDS_TOKEN_EXPERTS | NEEDS_CHOSEN_EXPERTS))
         return (layer == 0) == ((r->needs & NEEDS_TOKEN_EXPERTS) != 0);
-    if ((r->needs & NEEDS_INDEX) && last && has_letter(sets, 'z'))
+    bool sees_all = last ? has_letter(sets, 'z') : f->chooses_blocks;
+    if ((r->needs & NEEDS_INDEX) && sees_all)
         return false;
     if ((r->needs & NEEDS_OWN_KEYS) && last && has_letter(sets, 'k'))
         return false;
@@ -235,7 +237,7 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
         char letter;
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
     char form = form_of(r);
-    if ((r->flags & other_kinds(f, sets, layer)) || !meets_needs(r, sets, layer))
+    if ((r->flags & other_kinds(f, sets, layer)) || !meets_needs(f, r, sets, layer))
         return false;
     bool other = (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) != 0;
     if (form ? !strchr(sets, form) : other && !(r->needs & NEEDS_TOKEN_EXPERTS))

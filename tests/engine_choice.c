@@ -1,7 +1,8 @@
 /* engine_choice.c - layers whose tokens see chosen positions: which are chosen, that it matters, and that sides, sequences,
  * checkpoints and the length of a session do not. The goldens deepseek32, glm-dsa and hy-v4 see 12 positions; of glm-dsa three
  * layers see what two others choose. glm5-next sees 12 in three pools of four, and up to three after the last whole pool; most of
- * its layers are recurrent. deepseek4 sees 6 summaries of four positions each. */
+ * its layers are recurrent. deepseek4 sees 6 summaries of four positions each. Each head of keys of minimax-m3 sees three blocks of four
+ * positions of its own choice, and the last one. */
 #include "../src/engine/choice.h"
 
 #include "../src/file/gguf.h"
@@ -9,10 +10,11 @@
 
 enum { CHOSEN = 12, LONG = 300 };
 
-static const char *const models[] = {"deepseek32", "glm-dsa", "glm5-next", "qwen3-8-next", "deepseek4", "hy-v4"};
+static const char *const models[] = {"deepseek32", "glm-dsa", "glm5-next", "qwen3-8-next",
+                                     "deepseek4",  "hy-v4",   "minimax-m3"};
 enum { MODELS = sizeof models / sizeof *models };
 /* The first position whose token does not see all up to it. */
-static const size_t limits[MODELS] = {CHOSEN, CHOSEN, CHOSEN + 3, CHOSEN + 3, 2 * CHOSEN + 3, CHOSEN};
+static const size_t limits[MODELS] = {CHOSEN, CHOSEN, CHOSEN + 3, CHOSEN + 3, 2 * CHOSEN + 3, CHOSEN, CHOSEN + 4};
 
 static const hearth_session_options long_session = {.context = 320, .output_rows = LONG, .kv = HEARTH_KV_F32};
 
@@ -78,7 +80,8 @@ static void it_matters(void **state)
     (void)state;
     static const char *const keys[] = {"deepseek32.attention.indexer.top_k", "glm-dsa.attention.indexer.top_k",
                                        "glm5-next.attention.indexer.top_k",  "qwen4exp.attention.indexer.top_k",
-                                       "deepseek4.attention.indexer.top_k",  "hy_v4.attention.indexer.top_k"};
+                                       "deepseek4.attention.indexer.top_k",  "hy_v4.attention.indexer.top_k",
+                                       "minimax-m3.attention.indexer.top_k"};
     for (size_t i = 0; i < MODELS; i++) {
         golden g;
         char path[600];

@@ -75,6 +75,8 @@ static void read_positions(void **state)
         {"deepseek4", 20, 2 * (6 * 16 * 64 + 3 * 5 * 64 + 2 * 20.0 / 128 * 64) + V4_KEPT},
         {"deepseek4", 60,
          2 * (6 * 16 * 64 + 3 * (6 * 64 + 15 * 64 + 16 * 64 * 24 + 16 * 64) + 2 * 60.0 / 128 * 64) + V4_KEPT},
+        /* 4 layers with 2 keys and values of 20; 3 of them see 16 and score each position by a key of 24, by 2 queries of 24 */
+        {"minimax-m3", 31, 2 * (31 * 80 + 3 * (16 * 80 + 31 * 24 + 2 * 24 * 64))},
         {"glm-dsa", 31, 2 * (5 * 12 * 40 + 2 * (31 * 64 + 6 * 64 * 24 + 6 * 64))}}; /* of 5 layers 2 choose */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[600];

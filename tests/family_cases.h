@@ -101,6 +101,7 @@ static const char *const family_cases[] = {"bamboo",
                                            "hy-v4",
                                            "deepseek4",
                                            "deepseek4-whole",
+                                           "minimax-m3",
                                            "granite-swa",
                                            "granite-swa-moe",
                                            "internlm3"};

@@ -220,9 +220,10 @@ typedef struct attended {
     size_t window, splits;
     bool chunked, grows;
     bool by_head, softplus; /* of gates: one for a head; how they open */
-    /* Of attend_chosen: rows from the position `limit` on see those whose bits are set in seen [count][splits][SPLIT_WORDS];
-     * NULL: all rows see all. */
+    /* Of attend_chosen: rows from the position `limit` on see those whose bits are set in seen [count][choosers][splits][SPLIT_WORDS],
+     * each head of keys those of its own chooser where there are several; NULL: all rows see all. */
     uint32_t *seen, limit;
+    size_t choosers;
     float gain; /* on the result */
 } attended;
 
@@ -231,11 +232,13 @@ static size_t words_of(const attended *a)
     return a->splits * SPLIT_WORDS;
 }
 
-/* Returns whether a row sees a position of those up to its own. */
-static bool sees(const shape *p, const attended *a, size_t t, size_t position)
+/* Returns whether a query head of a row sees a position of those up to its own. */
+static bool sees(const shape *p, const attended *a, size_t t, size_t head, size_t position)
 {
-    bool limited = a->seen && p->position[t] >= a->limit;
-    return !limited || (a->seen[t * words_of(a) + position / 32] >> position % 32 & 1) != 0;
+    if (!a->seen || p->position[t] < a->limit)
+        return true;
+    size_t choice = t * a->choosers + head / (p->heads / p->kv_heads) % a->choosers;
+    return a->seen[choice * words_of(a) + position / 32] >> position % 32 & 1;
 }
 
 /* Gates of a head. */
@@ -265,7 +268,7 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
     size_t end = p->position[t] + (size_t)1, begin = first_seen(a, end);
     size_t count = 0, kv_head = head / (p->heads / p->kv_heads), *seen = array_new(end, sizeof *seen);
     for (size_t i = begin; i < end; i++)
-        if (sees(p, a, t, i))
+        if (sees(p, a, t, head, i))
             seen[count++] = i;
     const float *query = a->query + t * p->stride_q + head * p->length;
     const shape v = values_of(p);
@@ -322,7 +325,7 @@ static void check_splits(check *c, const shape *p, const attended *a, const floa
             size_t begin = i % a->splits * ATTEND_POSITIONS, end = p->position[t] + (size_t)1;
             bool seen = false;
             for (size_t k = begin; k < end && k < begin + ATTEND_POSITIONS; k++)
-                seen |= k >= first_seen(a, end) && sees(p, a, t, k);
+                seen |= k >= first_seen(a, end) && sees(p, a, t, i / a->splits, k);
             const float *tail = partial + ((t * p->heads * a->splits + i) * (p->value_length + 2)) + p->value_length;
             expect(c, "a split without positions has a sum", seen || (tail[1] == 0 && tail[0] < -1e38f));
             expect(c, "a split's sum of weights is not 1 to its positions",
@@ -361,13 +364,14 @@ static void let_choose(const shape *p, attended *a, uint64_t *rng)
     a->window = 0;
     a->chunked = a->grows = false;
     a->limit = 1 + (uint32_t)random_below(rng, p->context);
-    a->seen = array_new(p->count * words_of(a), sizeof *a->seen);
-    for (size_t t = 0; t < p->count; t++) {
-        uint32_t often = 1 + (uint32_t)random_below(rng, 40);
-        bool limited = p->position[t] >= a->limit;
+    a->choosers = random_below(rng, 2) ? p->kv_heads : 1;
+    a->seen = array_new(p->count * a->choosers * words_of(a), sizeof *a->seen);
+    for (size_t choice = 0; choice < (size_t)p->count * a->choosers; choice++) {
+        uint32_t often = 1 + (uint32_t)random_below(rng, 40), position = p->position[choice / a->choosers];
+        bool limited = position >= a->limit;
         for (size_t i = 0; i < a->splits * ATTEND_POSITIONS; i++)
-            if (!limited || (i <= p->position[t] && (i == p->position[t] || random_below(rng, often) == 0)))
-                a->seen[t * words_of(a) + i / 32] |= 1u << i % 32;
+            if (!limited || (i <= position && (i == position || random_below(rng, often) == 0)))
+                a->seen[choice * words_of(a) + i / 32] |= 1u << i % 32;
     }
 }
 
@@ -380,9 +384,9 @@ static void attend(check *c, device *d, device_kernel kernel, const shape *p, co
         if (a->seen)
             DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                       room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
-                      UINT(p->positions), room_of(&rooms[4]), room_of(&rooms[9]), UINT(a->limit), UINT(p->heads),
-                      UINT(p->kv_heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first), UINT(most),
-                      FLOAT(a->scale), FLOAT(a->softcap));
+                      UINT(p->positions), room_of(&rooms[4]), room_of(&rooms[9]), UINT(a->limit), UINT(a->choosers),
+                      UINT(p->heads), UINT(p->kv_heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q),
+                      UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
         else
             DEVICE_DO(c, d, kernel, items, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
                       room_of(&rooms[3]), room_of(&rooms[8]), UINT(p->table), UINT(p->page), UINT(p->piece),
@@ -437,7 +441,7 @@ static void check_attend(check *c, device *d, device_kernel kernel, number_forma
                         float_room(d, a.sinks, a.sinks ? p.heads : 0),
                         float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0),
                         pages_of(d, &p),
-                        word_room(d, a.seen, a.seen ? p.count * words_of(&a) : 0)};
+                        word_room(d, a.seen, a.seen ? p.count * a.choosers * words_of(&a) : 0)};
         float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
             attend(c, d, kernel, &p, &a, rooms, CHECKED_ROWS);

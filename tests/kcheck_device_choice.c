@@ -20,9 +20,17 @@ typedef struct scored {
     float *query, *weights; /* weights NULL: 1 */
     void *keys;
     size_t splits, stride_w;
-    uint32_t limit, pool;
-    size_t row; /* scores of a row */
+    uint32_t limit, pool, last;
+    size_t choosers, together; /* which score for themselves, and the heads of each */
+    size_t row;                /* scores of a choice */
 } scored;
+
+/* Returns how many pools a row chooses among. */
+static size_t scored_pools(size_t position, size_t pool, size_t last)
+{
+    size_t all = position / pool + 1;
+    return last == 0 ? (position + 1) / pool : all > last ? all - last : 0;
+}
 
 /* Returns a shape with one head of keys. */
 static shape shape_of_one(check *c, number_format format, size_t s, uint64_t *rng)
@@ -35,44 +43,70 @@ static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng
     scored a = {.p = shape_of_one(c, format, s, rng), .pool = pools[s % COUNT_OF(pools)]};
     a.splits = (a.p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS;
     a.row = a.splits * (ATTEND_POSITIONS / a.pool);
-    if (s % 2) { /* pools have keys of their own */
+    a.last = s % 5 == 4 ? 1 + (uint32_t)random_below(rng, 3) : 0;
+    a.choosers = a.last > 0 ? a.p.heads : 1;
+    a.together = a.p.heads / a.choosers;
+    if (s % 2 && a.last == 0) { /* pools have keys of their own */
         free(a.p.pages);
         lay_out_pages_together(&a.p, a.pool, rng);
     }
     a.stride_w = a.p.heads + random_below(rng, 3);
     a.limit = 1 + (uint32_t)random_below(rng, a.p.context);
     a.query = rough_array(a.p.count * a.p.stride_q, rng);
-    a.weights = s % 4 == 3 ? NULL : rough_array(a.p.count * a.stride_w, rng);
+    a.weights = s % 4 == 3 || a.last > 0 ? NULL : rough_array(a.p.count * a.stride_w, rng);
     a.keys = random_cache(&a.p, rng);
     return a;
 }
 
-/* Returns whether a row needs the score of a pool: it does not see everything, and the pool is whole. */
-static bool needs_score(const scored *a, size_t t, size_t i)
+/* Returns whether a choice needs the score of a pool: its row does not see everything, and chooses among so many. */
+static bool needs_score(const scored *a, size_t choice, size_t i)
 {
-    return a->p.position[t] >= a->limit && i < (a->p.position[t] + (size_t)1) / a->pool;
+    uint32_t position = a->p.position[choice / a->choosers];
+    return position >= a->limit && i < scored_pools(position, a->pool, a->last);
 }
 
-/* Scores against double precision, of the keys of pools, or those of their last positions. */
+/* query . key of a head of a row, and the sum of the sizes of its terms. */
+static bounded product_of(const scored *a, size_t t, size_t head, size_t position)
+{
+    const shape *p = &a->p;
+    bounded sum = {0, 0};
+    for (size_t k = 0; k < p->length; k++) {
+        double term = (double)a->query[t * p->stride_q + head * p->length + k] *
+                      cached(p, a->keys, p->sequence[t], 0, position, k);
+        sum.value += term;
+        sum.error += fabs(term);
+    }
+    return sum;
+}
+
+/* The score of a pool: of its key, or that of its last position; of a head for itself the best of its positions. */
+static bounded score_of(const scored *a, size_t choice, size_t i)
+{
+    size_t t = choice / a->choosers, first = choice % a->choosers;
+    bounded score = {a->last > 0 ? -INFINITY : 0, 0};
+    for (size_t k = 0; a->last > 0 && k < a->pool; k++) {
+        bounded own = product_of(a, t, first, i * a->pool + k);
+        score.value = fmax(score.value, own.value);
+        score.error = fmax(score.error, own.error);
+    }
+    for (size_t h = 0; a->last == 0 && h < a->together; h++) {
+        bounded own = product_of(a, t, h, (i + 1) * a->pool - 1);
+        double weight = a->weights ? a->weights[t * a->stride_w + h] : 1;
+        score.value += weight * fmax(own.value, 0);
+        score.error += fabs(weight) * own.error;
+    }
+    return score;
+}
+
+/* Scores against double precision. */
 static void check_scores(check *c, const scored *a, const float *got)
 {
     const shape *p = &a->p;
-    for (size_t t = 0; t < p->count; t++)
-        for (size_t i = 0; needs_score(a, t, i); i++) {
-            double want = 0, magnitude = 0;
-            for (size_t h = 0; h < p->heads; h++) {
-                double sum = 0, size = 0, weight = a->weights ? a->weights[t * a->stride_w + h] : 1;
-                for (size_t k = 0; k < p->length; k++) {
-                    double term = (double)a->query[t * p->stride_q + h * p->length + k] *
-                                  cached(p, a->keys, p->sequence[t], 0, (i + 1) * a->pool - 1, k);
-                    sum += term;
-                    size += fabs(term);
-                }
-                want += weight * fmax(sum, 0);
-                magnitude += fabs(weight) * size;
-            }
-            expect_close(c, i, want, got[t * a->row + i],
-                         magnitude * (double)(p->length + p->heads + 2) * EPSILON + TINY);
+    for (size_t choice = 0; choice < (size_t)p->count * a->choosers; choice++)
+        for (size_t i = 0; needs_score(a, choice, i); i++) {
+            bounded want = score_of(a, choice, i);
+            expect_close(c, i, want.value, got[choice * a->row + i],
+                         want.error * (double)(p->length + a->together + 2) * EPSILON + TINY);
         }
 }
 
@@ -81,7 +115,7 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
     for (size_t s = 0; s < 3 * HEAD_LENGTHS; s++) {
         scored a = scored_new(c, format, s, rng);
         const shape *p = &a.p;
-        size_t scores = p->count * a.row;
+        size_t of_row = a.choosers * a.row, scores = p->count * of_row;
         float *before = rough_array(scores, rng);
         room rooms[] = {step_of(d, p),
                         float_room(d, a.query, p->count * p->stride_q),
@@ -94,13 +128,14 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
         float *got = array_new(scores, sizeof *got);
         for (uint32_t first = 0; first < p->count; first += most) {
             size_t n = p->count - first < most ? p->count - first : most;
-            DEVICE_DO(c, d, kernel, most * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
+            DEVICE_DO(c, d, kernel, most * a.choosers * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
                       a.weights ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[3]), room_of(&rooms[4]),
                       UINT(p->table), UINT(p->page), UINT(p->piece), UINT(p->positions), room_of(&rooms[5]),
-                      UINT(a.limit), UINT(a.pool), UINT(a.pool / p->together), UINT(p->heads), UINT(p->length),
-                      UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first), UINT(most));
+                      UINT(a.limit), UINT(a.pool), UINT(a.last), UINT(a.last > 0 ? 1 : a.pool / p->together),
+                      UINT(p->heads), UINT(p->length), UINT(a.splits), UINT(p->stride_q), UINT(a.stride_w), UINT(first),
+                      UINT(most));
             float *some = content_of(c, &rooms[5]);
-            memcpy(got + first * a.row, some, n * a.row * sizeof *got);
+            memcpy(got + first * of_row, some, n * of_row * sizeof *got);
             free(some);
         }
         check_scores(c, &a, got);
@@ -113,13 +148,13 @@ static void check_score_positions(check *c, device *d, device_kernel kernel, num
     }
 }
 
-/* The choice against counting: a pool is chosen if fewer than `chosen` are better, higher or as high and earlier, and with it all its
- * positions; those after the last whole pool are, too. Scores have few values, so that many are equal; zeros have both signs, and NaN
+/* The choice among n pools against counting: one is chosen if fewer than `chosen` are better, higher or as high and earlier, and with it
+ * all its positions; those after the last one are, too. Scores have few values, so that many are equal; zeros have both signs, and NaN
  * is the highest. */
-static void check_choice(check *c, const float *own, size_t positions, size_t pool, size_t chosen, const uint32_t *seen,
-                         uint64_t *rng)
+static void check_choice(check *c, const float *own, size_t n, size_t positions, size_t pool, size_t chosen,
+                         const uint32_t *seen, uint64_t *rng)
 {
-    size_t n = positions / pool, end = (positions + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * ATTEND_POSITIONS;
+    size_t end = (positions + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS * ATTEND_POSITIONS;
     for (size_t p = 0; p < end; p += 1 + positions / 500 * random_below(rng, 9)) {
         size_t i = p / pool, better = i < n ? 0 : chosen;
         for (size_t k = 0; k < n && better < chosen; k++)
@@ -136,7 +171,9 @@ static void check_choose(check *c, device *d, uint64_t *rng)
         shape p = random_shape(c, FORMAT_F32, 0, s % 3 == 0 ? 40 * ATTEND_POSITIONS : 300, false, rng);
         uint32_t pool = pools[s % COUNT_OF(pools)];
         size_t splits = (p.context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS, words = splits * SPLIT_WORDS;
-        size_t row = splits * (ATTEND_POSITIONS / pool), count = p.count * row;
+        uint32_t last = s % 5 > 2 ? 1 + (uint32_t)random_below(rng, 3) : 0;
+        uint32_t choosers = last > 0 ? 1 + (uint32_t)random_below(rng, 3) : 1;
+        size_t row = splits * (ATTEND_POSITIONS / pool), choices = (size_t)p.count * choosers, count = choices * row;
         uint32_t chosen = 1 + (uint32_t)random_below(rng, p.context / pool + 1),
                  values = 1 + (uint32_t)random_below(rng, 50), middle = values / 2;
         float *scores = rough_array(count, rng);
@@ -144,26 +181,26 @@ static void check_choose(check *c, device *d, uint64_t *rng)
             scores[i] = ((float)random_below(rng, values) - (float)middle) * (random_below(rng, 2) ? 1 : -1);
         for (size_t i = 0; i < count; i += 1 + random_below(rng, 400))
             scores[i] = s % 5 == 0 ? NAN : scores[i];
-        uint32_t *before = array_new(p.count * words, sizeof *before);
-        for (size_t i = 0; i < p.count * words; i++)
+        uint32_t *before = array_new(choices * words, sizeof *before);
+        for (size_t i = 0; i < choices * words; i++)
             before[i] = (uint32_t)random_bits(rng);
-        room rooms[] = {step_of(d, &p), word_room(d, before, p.count * words)};
+        room rooms[] = {step_of(d, &p), word_room(d, before, choices * words)};
         uint32_t most =
             s % 4 < 2 ? p.count : 1 + (p.count - 1) / 3; /* rows at a time, each time with scores of theirs alone */
         for (uint32_t first = 0; first < p.count; first += most) {
             size_t n = p.count - first < most ? p.count - first : most;
-            room some = float_room(d, scores + first * row, n * row);
-            DEVICE_DO(c, d, DEVICE_choose, most, room_of(&rooms[0]), room_of(&some), room_of(&rooms[1]), UINT(chosen),
-                      UINT(pool), UINT(splits), UINT(first), UINT(most));
+            room some = float_room(d, scores + first * choosers * row, n * choosers * row);
+            DEVICE_DO(c, d, DEVICE_choose, most * choosers, room_of(&rooms[0]), room_of(&some), room_of(&rooms[1]),
+                      UINT(chosen), UINT(pool), UINT(last), UINT(choosers), UINT(splits), UINT(first), UINT(most));
             room_free(&some);
         }
         uint32_t *seen = content_of(c, &rooms[1]);
-        for (size_t t = 0; t < p.count; t++) {
-            size_t positions = p.position[t] + (size_t)1;
-            if (positions / pool <= chosen)
-                expect_same(c, "bits of a row that sees everything", before + t * words, seen + t * words, words * 4);
+        for (size_t i = 0; i < choices; i++) {
+            size_t position = p.position[i / choosers], n = scored_pools(position, pool, last);
+            if (n <= chosen)
+                expect_same(c, "bits of a row that sees everything", before + i * words, seen + i * words, words * 4);
             else
-                check_choice(c, scores + t * row, positions, pool, chosen, seen + t * words, rng);
+                check_choice(c, scores + i * row, n, position + 1, pool, chosen, seen + i * words, rng);
         }
         free_rooms(rooms, COUNT_OF(rooms));
         free(scores), free(before), free(seen), free(p.pages);

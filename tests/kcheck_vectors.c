@@ -627,14 +627,14 @@ static void check_score(check *c, kernel_score *score, number_format format, uin
         size_t length = whole_blocks(format, lengths[s % 8]), count = counts[s / 8 % 8], n = heads[s % 7];
         size_t every = s < 112 ? 1 : (size_t)2 << random_below(rng, 6),
                first = every > 1 ? 0 : random_below(rng, KV_PAGE + 2);
-        snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, one of %zu, length %zu", n, count,
-                 first, every, length);
+        snprintf(c->size, sizeof(c->size), "%zu heads, %zu positions from %zu on, one of %zu, length %zu%s", n, count,
+                 first, every, length, s % 3 == 1 ? ", below 0 too" : "");
         buffer_guarded query = rough_new(n * length, rng), weights = rough_new(n, rng);
         buffer_guarded scores = guarded_new(count * sizeof(float)), alone = guarded_new(sizeof(float));
         page_order order = order_pages(every > 1 ? KV_PAGE : first + count, rng);
         cached key = cached_new(&order, format, length, rng);
         attend_cache cache = {.key = key.half, .pages = order.pages};
-        score_run run = {query.data, weights.data, n, cache, first, count, scores.data, false};
+        score_run run = {query.data, weights.data, n, cache, first, count, scores.data, false, s % 3 == 1};
         static const uint32_t only = 0;
         if (every > 1) {
             take_every(&run, every);
@@ -652,7 +652,7 @@ static void check_score(check *c, kernel_score *score, number_format format, uin
                     sum += term;
                     size += fabs(term);
                 }
-                want += weight * fmax(sum, 0);
+                want += weight * (run.below ? sum : fmax(sum, 0));
                 magnitude += fabs(weight) * size;
             }
             expect_close(c, p, want, ((float *)scores.data)[p], magnitude * (double)(length + n + 2) * EPSILON + TINY);

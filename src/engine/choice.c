@@ -17,9 +17,10 @@
 typedef struct choosing {
     hearth_session *s;
     const model_layer *l;
-    uint32_t cached; /* the layer of the cache that has the keys */
-    size_t first;    /* of the rows that are scored now          */
-    size_t row;      /* whose keys are brought together          */
+    uint32_t cached;               /* the layer of the cache that has the keys */
+    size_t first;                  /* of the rows that are scored now          */
+    size_t row;                    /* whose keys are brought together, ...     */
+    uint32_t first_head, end_head; /* ... of these heads         */
 } choosing;
 
 /* Items are rows. */
@@ -30,13 +31,16 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
     const scratch *b = &c->s->scratch;
     const kernels *k = &c->s->engine->runtime->kernels;
     const norm_weights *norm = &c->l->index_key_norm;
-    size_t n = c->l->attention.index.head_length;
+    const index_shape *index = &c->l->attention.index;
+    size_t n = index->head_length;
     for (size_t i = begin; i < end; i++) {
         float *key = b->choice.key + i * n;
-        if (!c->l->attention.index.plain) {
+        if (index->apart)
+            k->rms_norm(key, norm->weight, c->s->engine->model->hyper.norm_epsilon, n, key);
+        else if (!index->plain)
             k->layer_norm(key, norm->weight, norm->bias, c->s->engine->model->hyper.index_epsilon, n, key);
-            forward_turn(c->s, c->l->attention.index.rotary, 1, n, i, key);
-        }
+        if (index->apart || !index->plain)
+            forward_turn(c->s, index->rotary, 1, n, i, key);
         kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key,
                  c->l->index_gate.data ? b->choice.gate + i * n : NULL);
     }
@@ -172,7 +176,24 @@ static void score_pools(kernel_score *score, score_run run, size_t together, boo
     }
 }
 
-/* Items are pieces of the pools of rows. */
+/* Scores pools from the first one of a page on, by the best score of their positions. */
+static void score_best(kernel_score *score, score_run run, size_t together)
+{
+    float positions[KV_PAGE], *best = run.scores;
+    size_t end = (run.first + run.count) * together;
+    run.scores = positions;
+    run.below = true;
+    for (run.first *= together; run.first < end; run.first += run.count) {
+        run.count = end - run.first < KV_PAGE ? end - run.first : KV_PAGE;
+        score(&run);
+        for (size_t p = 0; p < run.count; p++) /* NaN is the best */
+            if (p % together == 0 || positions[p] > best[p / together] || isnan(positions[p]))
+                best[p / together] = positions[p];
+        best += run.count / together;
+    }
+}
+
+/* Items are pieces of the pools that rows choose among, for each choice of theirs. */
 static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -180,21 +201,25 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
     const hearth_session *s = c->s;
     const scratch *b = &s->scratch;
     const attention_shape *a = &c->l->attention;
-    size_t heads = a->index.head_count, n = a->index.head_length, pieces = scored_pieces(s, a);
+    size_t all = choosers(a), heads = a->index.head_count / all, n = a->index.head_length, pieces = scored_pieces(s, a);
     kernel_score *score = s->engine->runtime->kernels.score[kv_formats[s->cache.format].stored];
     for (size_t item = begin; item < end; item++) {
-        size_t row = c->first + item / pieces, first = item % pieces * SCORED_POOLS;
-        size_t seen = ((size_t)b->position[row] + 1) / a->pool, left = seen > first ? seen - first : 0;
-        if (left == 0 || !choice_limits(a, b->position[row]))
+        size_t choice = c->first * all + item / pieces, row = choice / all, first = item % pieces * SCORED_POOLS;
+        if (!choice_limits(a, b->position[row]))
             continue;
-        score_run run = {.query = b->choice.query + row * heads * n,
-                         .weights = b->choice.weight + row * heads,
+        size_t scored = pools_scored(a, b->position[row]), left = scored > first ? scored - first : 0;
+        if (left == 0)
+            continue;
+        score_run run = {.query = b->choice.query + choice * heads * n,
+                         .weights = b->choice.weight + choice * heads,
                          .heads = heads,
                          .cache = kv_head(&s->cache, c->cached, b->sequence[row], 0),
                          .first = first,
                          .count = left < SCORED_POOLS ? left : SCORED_POOLS,
                          .scores = b->choice.scores + item / pieces * (s->context / a->pool) + first};
-        if (a->pool > 1)
+        if (a->index.apart)
+            score_best(score, run, a->pool);
+        else if (a->pool > 1)
             score_pools(score, run, a->pool, a->summary.together > 0);
         else
             score(&run);
@@ -255,7 +280,7 @@ void choice_spread(uint32_t *seen, size_t n, size_t together, size_t positions)
         seen[p / 32] |= 1u << p % 32;
 }
 
-/* Items are rows. */
+/* Items are choices of rows. */
 static void choose_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -264,14 +289,14 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
     const scratch *b = &s->scratch;
     const attention_shape *a = &c->l->attention;
     for (size_t i = begin; i < end; i++) {
-        size_t row = c->first + i;
-        size_t seen = (size_t)b->position[row] + 1;
-        uint32_t *bits = b->choice.seen + row * choice_words(s);
-        if (!choice_limits(a, b->position[row]))
+        size_t choice = c->first * choosers(a) + i;
+        uint32_t position = b->position[choice / choosers(a)], *bits = b->choice.seen + choice * choice_words(s);
+        if (!choice_limits(a, position))
             continue;
-        choose_positions(b->choice.scores + i * (s->context / a->pool), seen / a->pool, a->chosen / a->pool, bits);
+        size_t scored = pools_scored(a, position);
+        choose_positions(b->choice.scores + i * (s->context / a->pool), scored, a->chosen / a->pool, bits);
         if (a->pool > 1 && a->summary.together == 0)
-            choice_spread(bits, seen / a->pool, a->pool, seen);
+            choice_spread(bits, scored, a->pool, (size_t)position + 1);
     }
 }
 
@@ -300,7 +325,7 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
         multiply(s, b->normed, count, of_input, products);
     if (keys)
         pool_run(threads, count, 1, place_keys, &c);
-    if (keys && l->attention.pool > 1)
+    if (keys && l->attention.pool > 1 && !l->attention.index.apart)
         pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;
@@ -309,8 +334,9 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
     pool_run(threads, count, 1, place_queries, &c);
     for (size_t n; c.first < count; c.first += n) {
         n = count - c.first < CHOICE_ROWS ? count - c.first : CHOICE_ROWS;
-        pool_run(threads, n * scored_pieces(s, &l->attention), 1, score_rows, &c);
-        pool_run(threads, n, 1, choose_rows, &c);
+        size_t choices = n * choosers(&l->attention);
+        pool_run(threads, choices * scored_pieces(s, &l->attention), 1, score_rows, &c);
+        pool_run(threads, choices, 1, choose_rows, &c);
     }
 }
 
@@ -343,7 +369,7 @@ attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t h
     return (attend_cache){keys, cached->has.value_length > 0 ? values : keys, s->scratch.choice.pages};
 }
 
-/* Items are chosen positions. */
+/* Items are chosen positions, of the heads of keys from the first one on. */
 static void gather_keys(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -351,7 +377,7 @@ static void gather_keys(void *context, size_t begin, size_t end, unsigned worker
     const scratch *b = &c->s->scratch;
     const kv_layer *cached = &c->s->cache.layers[c->cached];
     kv_half halves = cached->has.value_length > 0 ? KV_HALVES : KV_VALUES; /* as many */
-    for (uint32_t head = 0; head < cached->has.heads; head++) {
+    for (uint32_t head = c->first_head; head < c->end_head; head++) {
         attend_cache cache = kv_head(&c->s->cache, c->cached, b->sequence[c->row], head);
         for (kv_half half = KV_KEYS; half < halves; half++) {
             size_t bytes = cached->row_bytes[half];
@@ -363,10 +389,10 @@ static void gather_keys(void *context, size_t begin, size_t end, unsigned worker
     }
 }
 
-void choice_list(hearth_session *s, size_t row, size_t n, size_t most)
+void choice_list(hearth_session *s, size_t choice, size_t n, size_t most)
 {
     const choice_buffers *b = &s->scratch.choice;
-    list_positions(b->seen + row * choice_words(s), (n + 31) / 32, most,
+    list_positions(b->seen + choice * choice_words(s), (n + 31) / 32, most,
                    b->list); /* behind there may be bits of earlier batches */
 }
 
@@ -375,8 +401,13 @@ size_t choice_gather(hearth_session *s, uint32_t layer, size_t row)
     const scratch *b = &s->scratch;
     const model_layer *l = &s->engine->model->layers[layer];
     choosing c = {.s = s, .l = l, .cached = s->engine->layers[layer].cache_index, .row = row};
+    uint32_t all = choosers(&l->attention), heads = s->cache.layers[c.cached].has.heads / all;
     size_t count = choice_count(&l->attention, b->position[row]);
-    choice_list(s, row, (size_t)b->position[row] + 1, count);
-    pool_run(s->engine->runtime->threads, count, 64, gather_keys, &c);
+    for (uint32_t choice = 0; choice < all; choice++) {
+        c.first_head = choice * heads;
+        c.end_head = c.first_head + heads;
+        choice_list(s, row * all + choice, (size_t)b->position[row] + 1, count);
+        pool_run(s->engine->runtime->threads, count, 64, gather_keys, &c);
+    }
     return count;
 }

@@ -30,11 +30,12 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count);
 /* Returns the positions that a limited row sees. */
 static inline uint32_t choice_count(const attention_shape *a, uint32_t position)
 {
-    return a->chosen + (position + 1) % a->pool;
+    return a->chosen + position + 1 - pools_scored(a, position) * a->pool;
 }
 
-/* Lists in scratch.choice.list what a limited row sees of n positions or summaries, at most `most`. */
-void choice_list(hearth_session *s, size_t row, size_t n, size_t most);
+/* Lists in scratch.choice.list what a limited row, or one of the choosers of the layer's rows, sees of n positions or summaries, at most
+ * `most`: of the choice of that number. */
+void choice_list(hearth_session *s, size_t choice, size_t n, size_t most);
 /* Brings the keys and values together that a limited row sees, in the order of their positions. Returns how many. */
 size_t choice_gather(hearth_session *s, uint32_t layer, size_t row);
 /* Returns those of a head as a cache of so many positions, until the next row's are brought together. */
@@ -43,7 +44,7 @@ attend_cache choice_gathered(const hearth_session *s, uint32_t layer, uint32_t h
 /* Sets the bits of the k largest of n scores (float_place), of equal ones the first; the others become 0, up to the end of a page.
  * 0 < k <= n. */
 void choose_positions(const float *scores, size_t n, size_t k, uint32_t *seen);
-/* Turns the bits of n pools into those of their positions, and sets those of the positions after them, fewer than a pool. */
+/* Turns the bits of n pools into those of their positions, and sets those of the positions after them. */
 void choice_spread(uint32_t *seen, size_t n, size_t together, size_t positions);
 
 #endif

@@ -190,18 +190,30 @@ static void pool_keys(const recorder *r, uint32_t layer)
     place_index(r, layer, NULL, 0, NO_BUFFER);
 }
 
-/* The same where pools are plain: their positions' own keys are neither normed nor turned. */
+/* Norms so many queries of each row that score, or its key. */
+static void norm_scorers(const recorder *r, const device_norm *w, device_argument x, size_t heads, size_t length,
+                         size_t stride)
+{
+    LAUNCH(r, DEVICE_norm_ranges, r->rows * heads, x, BUFFER(w->weight), NO_BUFFER, x, UINT(heads), UINT(length),
+           UINT(stride), UINT(0), UINT(FINISH_STORE), FLOAT(r->model->hyper.norm_epsilon), FLOAT(1));
+}
+
+/* The same where pools are plain: their positions' own keys are neither normed nor turned; unless there are no keys of pools. */
 static void record_plain_index(const recorder *r, uint32_t layer)
 {
     const attention_shape *a = &r->model->layers[layer].attention;
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    size_t heads = choice_matters(r->s, a) ? a->index.head_count : 0, length = a->index.head_length;
     scorer own = scorer_of(r, layer);
-    if (choice_matters(r->s, a)) {
-        LAUNCH(r, DEVICE_norm_ranges, r->rows * a->index.head_count, own.query,
-               BUFFER(r->s->engine->uploaded->layers[layer].index_query_norm.weight), NO_BUFFER, own.query,
-               UINT(a->index.head_count), UINT(a->index.head_length), UINT(own.query_stride), UINT(0),
-               UINT(FINISH_STORE), FLOAT(r->model->hyper.norm_epsilon), FLOAT(1));
-        place_index(r, layer, a->index.rotary, a->index.head_count, NO_BUFFER); /* its keys are stored again */
+    if (heads > 0)
+        norm_scorers(r, &l->index_query_norm, own.query, heads, length, own.query_stride);
+    if (a->index.apart) {
+        norm_scorers(r, &l->index_key_norm, own.key, 1, length, own.row.stride);
+        place_index(r, layer, a->index.rotary, heads, NO_BUFFER);
+        return;
     }
+    if (heads > 0)
+        place_index(r, layer, a->index.rotary, heads, NO_BUFFER); /* its keys are stored again */
     place_index(r, layer, NULL, 0, NO_BUFFER);
     pool_keys(r, layer);
 }
@@ -235,12 +247,13 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
     bool summaries = a->summary.together > 0;
     if (heads == 0)
         return;
-    LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * splits, own.query,
+    LAUNCH(r, kv_formats[r->s->cache.format].score_positions, count * choosers(a) * splits, own.query,
            a->index.plain ? NO_BUFFER : weights, BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
            UINT(summaries ? r->s->pages.positions / a->pool : r->s->pages.positions), BUFFER(v->position_scores),
-           UINT(choice_limit(a)), UINT(a->pool), UINT(summaries ? 1 : a->pool), UINT(heads), UINT(n), UINT(splits),
-           UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
-    LAUNCH(r, DEVICE_choose, count, BUFFER(v->position_scores), BUFFER(v->seen), UINT(a->chosen / a->pool),
-           UINT(a->pool), UINT(splits), UINT(first), UINT(count));
+           UINT(choice_limit(a)), UINT(a->pool), UINT(a->local), UINT(summaries || a->index.apart ? 1 : a->pool),
+           UINT(heads), UINT(n), UINT(splits), UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
+    LAUNCH(r, DEVICE_choose, count * choosers(a), BUFFER(v->position_scores), BUFFER(v->seen),
+           UINT(a->chosen / a->pool), UINT(a->pool), UINT(a->local), UINT(choosers(a)), UINT(splits), UINT(first),
+           UINT(count));
 }

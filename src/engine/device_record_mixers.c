@@ -58,8 +58,9 @@ static void attend(const recorder *r, uint32_t layer, const device_buffer *query
         LAUNCH(r, kv->attend_chosen, items, BUFFER(query), BUFFER_FROM(v->cache, at.begin),
                BUFFER_FROM(v->cache, at.values), BUFFER(v->pages), UINT(table), UINT(page_bytes),
                UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions), BUFFER(v->partial), BUFFER(v->seen),
-               UINT(choice_limit(a)), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length), UINT(splits),
-               UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
+               UINT(choice_limit(a)), UINT(choosers(a)), UINT(a->head_count), UINT(a->kv_head_count),
+               UINT(a->head_length), UINT(splits), UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale),
+               FLOAT(a->softcap));
         return;
     }
     LAUNCH(r, kv->attend, items, BUFFER(query), BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values),

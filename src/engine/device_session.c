@@ -250,10 +250,11 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, of_step);
     v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, of_step);
     bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_choice(s->engine->model));
-    size_t seen = chooses ? rows * choice_words(s) : 0, scored = scored_pools(s, &most);
+    size_t seen = chooses ? rows * most.choosers * choice_words(s) : 0, scored = scored_pools(s, &most);
     v->index_query =
         take(t, DEVICE_MEMORY, chooses && heads > 0 ? rows * most.index_heads : 0, most.index_length * word, of_step);
-    v->position_scores = take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) : 0, scored * word, of_step);
+    v->position_scores =
+        take(t, DEVICE_MEMORY, chooses ? device_attend_rows(s) * most.choosers : 0, scored * word, of_step);
     v->seen = take(t, DEVICE_MEMORY, seen, sizeof(uint32_t), of_step);
     m->seen = take(t, DEVICE_PINNED, device_shares_choice(s) ? seen : 0, sizeof(uint32_t), of_bus);
     v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), of_step);

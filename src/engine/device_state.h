@@ -30,7 +30,8 @@ typedef struct device_vectors {
     device_buffer *mixtures,
         *low_rank;              /* of RWKV-7: [RWKV_INPUTS][R][d] mixtures of inputs; hidden units of its maps */
     device_buffer *first_value; /* [R][d]  the first layer's values                          */
-    /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][context] in whole splits; [R][choice_words] */
+    /* Chosen positions, with letters as in index_shape: [R][J * I]; [device_attend_rows][choosers][context] in whole
+     * splits; [R][choosers][choice_words] */
     device_buffer *index_query, *position_scores, *seen;
     device_buffer *pooled,
         *gathered; /* [R][K]  summaries; [device_attend_rows] keys of windows and summaries, in whole splits */

@@ -212,8 +212,9 @@ double engine_side_reads_kept(const hearth_engine *engine, hearth_kv format, dou
             continue;
         double most = attention_sees(a), seen = most > 0 && most < positions ? most : positions;
         bool scores = a->chosen > 0 && positions > choice_limit(a);
+        cached_keys scored = scored_keys(a);
         bytes += seen * (double)kv_row_bytes(format, attention_keys(a)) +
-                 (scores ? positions / a->pool * (double)kv_row_bytes(format, scored_keys(a)) : 0) +
+                 (scores ? positions / scored.together * (double)kv_row_bytes(format, scored) : 0) +
                  (scores ? (double)layer_scoring_bytes(l) : 0);
         uint32_t best = scores ? a->chosen / a->pool : 0;
         if (a->summary.together > 0)

@@ -172,13 +172,14 @@ typedef struct column_buffers {
 /* Values for each column that a thread needs to make the key of a pool. */
 #define POOL_BUFFERS 5
 
-/* What layers choose positions with (choice.h), with letters as in index_shape; C: the most keys that are brought together. */
+/* What layers choose positions with (choice.h), with letters as in index_shape; C: the most keys that are brought together; N: the
+ * most choosers. */
 typedef struct choice_buffers {
     float *query, *key, *weight; /* [B][J * I], [B][I], [B][J]                                 */
     float *gate, *pooled;        /* [B][I], [threads][POOL_BUFFERS][I]  of pools               */
-    float *scores;               /* [CHOICE_ROWS][context / pool]                              */
-    uint32_t *seen;              /* [B][choice_words]  a bit for each position that a limited row sees */
-    uint32_t *list;              /* [C]  the positions of one row, ascending, or its summaries */
+    float *scores;               /* [CHOICE_ROWS][N][context / pool]                           */
+    uint32_t *seen;              /* [B][N][choice_words]  a bit for each position that a limited row sees */
+    uint32_t *list;              /* [C]  the positions of one choice, ascending, or its summaries */
     uint8_t *keys;               /* [C]  and their keys and values, as a cache whose pages follow one another ... */
     uint32_t *pages;             /* [page_count]  ... : 0, 1, 2 ...; none where nothing can be limited */
     size_t page_count;

@@ -129,8 +129,9 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     b->pooled = take(l, here && most->pool > 1 ? threads * POOL_BUFFERS * most->index_length : 0, sizeof *b->pooled);
     b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
     b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
-    b->scores = take(l, scored > 0 ? CHOICE_ROWS * (size_t)(s->context / most->pool) : 0, sizeof *b->scores);
-    b->seen = take(l, limits ? rows * choice_words(s) : 0, sizeof *b->seen);
+    b->scores =
+        take(l, scored > 0 ? CHOICE_ROWS * (size_t)(s->context / most->pool) * most->choosers : 0, sizeof *b->scores);
+    b->seen = take(l, limits ? rows * most->choosers * choice_words(s) : 0, sizeof *b->seen);
     b->list = take(l, chosen, sizeof *b->list);
     b->keys = take(l, b->page_count * KV_PAGE, row_bytes);
     b->pages = take(l, b->page_count, sizeof *b->pages);

@@ -179,6 +179,7 @@ typedef struct score_run {
     size_t first, count;
     float *scores; /* [count] */
     bool apart;    /* other keys lie between those of two positions: row_bytes is more than a key's */
+    bool below;    /* what a head scores may be below 0 */
 } score_run;
 typedef void kernel_score(const score_run *run);
 
@@ -273,8 +274,8 @@ typedef struct kernels {
     attend_kernel *attend[FORMAT_COUNT];
     /* The same for many rows. A row's result does not depend on the others. rows > 0, seen > 0. */
     kernel_attend_rows *attend_rows[FORMAT_COUNT];
-    /* Scores positions: scores[p] = sum_h weights[h] * max(0, query[h] . key[first + p]), by the same bits whichever positions
-     * are scored with it. Formats as of attend. heads > 0, count > 0. */
+    /* Scores positions: scores[p] = sum_h weights[h] * max(0, query[h] . key[first + p]), without the limit if `below`, by the same
+     * bits whichever positions are scored with it. Formats as of attend. heads > 0, count > 0. */
     kernel_score *score[FORMAT_COUNT];
 
     /* The step of recurrent mixers. */

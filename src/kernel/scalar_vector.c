@@ -316,7 +316,7 @@ static void score(const score_run *run, value_at *at)
             float sum = 0;
             for (size_t i = 0; i < length; i++)
                 sum += run->query[h * length + i] * at(key, i);
-            total += run->weights[h] * (sum > 0 ? sum : 0);
+            total += run->weights[h] * (sum > 0 || run->below ? sum : 0);
         }
         run->scores[p] = total;
     }

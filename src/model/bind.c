@@ -107,7 +107,7 @@ static hearth_status turn_index(const binder *b, uint32_t layer)
         return fail(b->error, HEARTH_FORMAT,
                     "%s: layer %u: rotates %u pairs of heads of %u values that score positions", b->source->path, layer,
                     a->rotary->pairs, a->index.head_length);
-    if (!a->index.plain)
+    if (!a->index.plain || a->index.apart)
         return HEARTH_OK;
     rotary *of_pools = &m->rotaries[m->rotary_count - 1];
     if (of_pools->back == 0) {
@@ -539,6 +539,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.summary = most(s.summary, a->summary.parts * most(a->head_length, a->index.head_length));
         s.chosen = most(s.chosen, choice_limit(a));
         s.pool = most(s.pool, a->pool);
+        s.choosers = most(s.choosers, choosers(a));
         s.index_heads = most(s.index_heads, a->index.head_count);
         s.index_length = most(s.index_length, a->index.head_length);
         s.gated_query =

@@ -68,6 +68,12 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .required = {NO_ATTENTION_BIAS, {"use_bias", false, false}, {"no_kda_lora", true, true}, {"kda_safe_gate", true, true}}, \
     TENSORS(bailing_tensors, ling3_layer)
 
+#define MINIMAX_M3                                                                                           \
+    .pairing = ROPE_HALVES, .rope_base = 5000000, .chooses_blocks = true, .scoring = ROUTER_SIGMOID, .expert_width = "intermediate_size", \
+    .default_epsilon = 1e-6f, .fixed_activation = true, .default_threshold = 7, .activation = FFN_SWIGLU_CLAMPED, \
+    .required = {{"use_routing_bias", true, true}, {"use_qk_norm", true, true}, {"use_gemma_norm", true, true}}, \
+    TENSORS(gemma_tensors, minimax_m3_layer)
+
 #define EXAONE_MOE                                                                                           \
     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 4096,           \
     .without_window = {.period = 4}, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",     \
@@ -221,6 +227,9 @@ const family families[] = {
      .pairing = ROPE_HALVES, .norm_whole = true, .scoring = ROUTER_SIGMOID, .default_epsilon = 1e-6f,
      .activation = FFN_SILU, .required = {{"use_routing_bias", true, true}, {"use_qk_norm", true, true}},
      TENSORS(llama_tensors, minimax_m2_layer)},
+    {.name = "minimax-m3", .model_type = "minimax_m3_vl_text", .architecture = "MiniMaxM3SparseForConditionalGeneration", MINIMAX_M3},
+    {.name = "minimax-m3", .model_type = "minimax_m3", .architecture = "MiniMaxM3SparseForConditionalGeneration", MINIMAX_M3},
+    {.name = "minimax-m3", .model_type = "minimax_m3", .architecture = "MiniMaxM3SparseForCausalLM", MINIMAX_M3}, /* its text alone */
     {.name = "qwen2moe", .model_type = "qwen2_moe", .architecture = "Qwen2MoeForCausalLM",
      .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size", .unshared = true, .file_unshared = true,
      .activation = FFN_SILU, .required = {{"use_sliding_window", false, false}}, TENSORS(llama_tensors, qwen2_moe_layer)},

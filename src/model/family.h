@@ -309,6 +309,7 @@ typedef struct family {
     bool index_last;                /* ... in their last values                                              */
     bool pools_positions;           /* ... some together (attention_shape.pool)                              */
     bool pools_plainly;             /* ... by plain means (index_shape.plain)                                */
+    bool chooses_blocks;            /* each head of keys sees blocks of positions that a head of its own chooses (index_shape.apart) */
     bool summaries;                 /* attention is DeepSeek V4's: one key, windows, maybe summaries (attention_shape.summary) */
 
     layer_mixers mixers;

@@ -340,6 +340,18 @@ static const tensor_rule minimax_m2_layer[] = {
     MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
     CORRECTION(LAYERS "mlp.e_score_correction_bias", TENSOR_ALIAS), STACKED_EXPERTS,
 };
+/* MiniMax M3: norms of heads, one shared expert, and heads that choose blocks of positions. */
+#define BLOCK_SCORER(name, folder, field, rows, columns, flags)                                              \
+    NEEDING(NEEDS_INDEX, BLK "indexer." name ".weight", LAYERS "self_attn.index_" folder ".weight", LAYER(field), rows, columns, flags)
+static const tensor_rule minimax_m3_layer[] = {
+    PRE_NORMS(TENSOR_LESS_ONE), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE),
+    BLOCK_SCORER("q_proj", "q_proj", index_query,             DIMENSION_INDEX_QUERY,  D, 0),
+    BLOCK_SCORER("k_proj", "k_proj", index_key,               DIMENSION_INDEX_LENGTH, D, 0),
+    BLOCK_SCORER("q_norm", "q_norm", index_query_norm.weight, DIMENSION_NONE, DIMENSION_INDEX_LENGTH, TENSOR_NORM | TENSOR_LESS_ONE),
+    BLOCK_SCORER("k_norm", "k_norm", index_key_norm.weight,   DIMENSION_NONE, DIMENSION_INDEX_LENGTH, TENSOR_NORM | TENSOR_LESS_ONE),
+    GATED_FFN, ROUTER(MIXTRAL "gate.weight"), CORRECTION(MIXTRAL "e_score_correction_bias", 0), MIXTRAL_EXPERTS,
+    SHARED_EXPERT(MIXTRAL "shared_experts."),
+};
 static const tensor_rule qwen2_moe_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
     SHARED_EXPERT(LAYERS "mlp.shared_expert."), SHARED_GATE,

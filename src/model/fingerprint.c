@@ -97,7 +97,9 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->output_rank,
                                 a->summary.together,
                                 a->summary.parts > 1,
-                                l->ffn.router.by_token};
+                                l->ffn.router.by_token,
+                                a->index.apart,
+                                a->local};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

@@ -111,6 +111,11 @@ hearth_status folder_read_kda(folder_reader *r);
 /* Copies the rows of a rule from those of a matrix that has all of each key together. */
 hearth_status folder_divide_keys(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
+/* In huggingface_minimax.c. Reads a list of 0 and 1 that says which layers have experts, the last ones; *found: there is one. */
+hearth_status folder_read_expert_list(folder_reader *r, bool *found);
+/* Reads which blocks of positions are seen (family.chooses_blocks). Needs which layers have experts. */
+hearth_status folder_read_blocks(folder_reader *r);
+
 /* In huggingface_mimo.c. Makes a copy of the config of MiMo V2 in which what its own keys say stands under those of others. *out is
  * freed with json_decref. */
 hearth_status folder_translate_mimo(const json_t *config, const char *name, json_t **out, hearth_error *error);

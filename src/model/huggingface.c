@@ -606,7 +606,9 @@ static hearth_status read_experts(folder_reader *r)
     }
     TRY(json_get_uint(r->config, "decoder_sparse_step", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_layer_interval", &period, &found, r->name, r->error));
-    TRY(json_get_uint(r->config, "moe_layer_freq", &period, &found, r->name, r->error));
+    TRY(folder_read_expert_list(r, &found));
+    if (!found)
+        TRY(json_get_uint(r->config, "moe_layer_freq", &period, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "moe_every_n_layer", &period, &found, r->name, r->error));
     if (period != 1 || !come_first(json_object_get(r->config, "mlp_only_layers")) ||
         ends_early(r->config, r->hyper.layer_count))
@@ -733,6 +735,7 @@ static hearth_status understand(folder_reader *r)
     TRY(folder_read_mimo(r));
     TRY(read_window(r));
     TRY(read_experts(r));
+    TRY(folder_read_blocks(r));
     TRY(read_epsilon(r));
     TRY(read_scales(r));
     TRY(read_activation(r));

@@ -13,7 +13,7 @@
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
 
 /* Most names that the config.json's of different families have for one size. */
-#define CONFIG_NAMES 8
+#define CONFIG_NAMES 9
 
 typedef struct size_setting {
     const char *key;                       /* in GGUF, without the family's prefix                   */

@@ -211,11 +211,48 @@ static hearth_status read_plain_pool(const hyper_reader *r, uint32_t layer, uint
     return HEARTH_OK;
 }
 
+#define BLOCK_LIMIT (1u << 20)
+
+/* Reads which blocks of positions each head of keys sees (index_shape.apart); the first layers, without experts, see everything. */
+static hearth_status read_blocks(const hyper_reader *r, uint32_t layer, attention_shape *a)
+{
+    static const char top_key[] = "attention.indexer.top_k", block_key[] = "attention.indexer.block_size",
+                      local_key[] = "attention.indexer.local_blocks", heads_key[] = "attention.indexer.head_count",
+                      length_key[] = "attention.indexer.key_length";
+    index_shape index = {.plain = true, .apart = true};
+    uint32_t dense = 0, blocks = 0;
+    bool found;
+    TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
+    if (layer < dense)
+        return HEARTH_OK;
+    TRY(hyper_size(r, top_key, &blocks, NULL));
+    TRY(hyper_size(r, block_key, &a->pool, NULL));
+    TRY(hyper_size(r, local_key, &a->local, NULL));
+    TRY(hyper_size(r, heads_key, &index.head_count, NULL));
+    TRY(hyper_size(r, length_key, &index.head_length, NULL));
+    if (a->pool < 2 || KV_PAGE % a->pool != 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, block_key, "is not a power of two from 2 to 128");
+    if (a->local == 0 || a->local >= blocks || blocks > BLOCK_LIMIT)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, local_key,
+                          "is 0, or not below attention.indexer.top_k, or that is too large");
+    if (index.head_count != a->kv_head_count)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, heads_key, "differs from attention.head_count_kv");
+    if (index.head_length == 0 || index.head_length > HEAD_LIMIT)
+        return hyper_fail(r, HEARTH_FORMAT, length_key, "is 0 or too large");
+    if (a->window > 0)
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.sliding_window", "is there, and positions are chosen");
+    a->chosen = (blocks - a->local) * a->pool;
+    a->index = index;
+    return HEARTH_OK;
+}
+
 hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
 {
     attention_shape *a = &r->model->layers[layer].attention;
     index_shape index = {.plain = r->family->pools_plainly};
     uint32_t pool = 1;
+    if (r->family->chooses_blocks)
+        return read_blocks(r, layer, a);
     if (!r->family->chooses_positions)
         return HEARTH_OK;
     if (index.plain)

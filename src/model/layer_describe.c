@@ -67,6 +67,12 @@ static void describe_seen(char *out, size_t size, const attention_shape *a, uint
         describe_summaries(out, size, a);
         return;
     }
+    if (a->index.apart) {
+        say(out, size,
+            ", each of keys sees %u blocks of %u positions that one of %u heads of %u chooses, and the last %u",
+            a->chosen / a->pool, a->pool, a->index.head_count, a->index.head_length, a->local);
+        return;
+    }
     if (a->index.head_count > 0)
         say(out, size, ", sees %u positions that %u heads of %u choose", a->chosen, a->index.head_count,
             a->index.head_length);

@@ -103,6 +103,7 @@ static const struct {
     {"glm5*next", "*.hc_*",                       "streams"},
     {"glm5*next", "*.indexer*",                   "scores"},
     {"qwen4exp",  "*.indexer*",                  "scores"},
+    {"minimax-m3", "*.indexer*",                 "scores"},
     {"glm5*next", "*.ssm_[fg]_[ab].weight",       "low rank"},
     {"glm5*next", "*.ssm_beta.weight",            "small"},
     {"glm5*next", "*.attn_kv_a_mqa.weight",       "compressed keys"},

@@ -67,8 +67,9 @@ static double score_values(const model_layer *l)
 static double read_to_score(const model_layer *l)
 {
     const attention_shape *a = &l->attention;
-    if (a->index.head_count > 0)
-        return (double)cached_width(scored_keys(a)) / a->pool;
+    cached_keys scored = scored_keys(a);
+    if (scored.heads > 0)
+        return (double)cached_width(scored) / scored.together;
     return a->chosen > 0 ? 0 : summary_values(l);
 }
 

@@ -463,6 +463,21 @@ CASES["deepseek4-whole"] = deepseek4(num_hidden_layers=4, compress_ratios=[4, 12
 CASES["deepseek4-fp4"] = deepseek4(num_hidden_layers=3, compress_ratios=[4, 128, 4, 0], moe_intermediate_size=32, num_hash_layers=1,
                                    expert_dtype="fp4", quantization_config={"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0",
                                                                             "weight_block_size": [8, 32], "activation_scheme": "dynamic"})
+def minimax_m3(**blocks):
+    """MiniMax M3 under the names of its own config; each head of keys has blocks of positions of its own."""
+    text = case(None, "minimax_m3_vl_text", num_hidden_layers=4, max_position_embeddings=512, head_dim=20, intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=32,
+                num_local_experts=6, num_experts_per_tok=2, n_shared_experts=1, hidden_act="swigluoai", swiglu_alpha=1.702, swiglu_limit=7.0,
+                moe_layer_freq=[0, 1, 1, 1], rotary_dim=12, partial_rotary_factor=0.6, rope_theta=5000000.0, scoring_func="sigmoid",
+                use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_head", use_gemma_norm=True, routed_scaling_factor=2.0,
+                sparse_attention_config={"use_sparse_attention": True, "sparse_index_dim": 24, "sparse_num_index_heads": 2, "sparse_init_block": 0,
+                                         "sparse_score_type": "max", "sparse_attention_freq": [0, 1, 1, 1], **blocks})
+    return {"architectures": ["MiniMaxM3SparseForConditionalGeneration"], "model_type": "minimax_m3_vl", "tie_word_embeddings": False,
+            "text_config": text,
+            "vision_config": dict(model_type="minimax_m3_vl_vision", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                  num_attention_heads=2, image_size=28, patch_size=14)}
+
+
+CASES["minimax-m3"] = minimax_m3(sparse_block_size=4, sparse_topk_blocks=4, sparse_local_block=1)
 # a layer that sees everything rotates, the next one with a window does not
 SWASH = dict(head_dim=16, num_hidden_layers=5, sliding_window=16, embedding_multiplier=3.0, attention_multiplier=0.1, residual_multiplier=0.4,
              logits_scaling=2.0, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=50000.0,
@@ -528,6 +543,9 @@ def make_model(name, seed):
     model, random = drawn(kind.from_config(config), config, name, seed)
     if settings["model_type"] == "kimi_linear":
         model.save_pretrained = lambda folder, **_: save_kimi(model, folder)
+    if settings["model_type"] == "minimax_m3_vl":
+        assert model.model.language_model.rotary_emb.inv_freq.numel() * 2 == settings["text_config"]["rotary_dim"]
+        model.save_pretrained = lambda folder, **_: save_minimax_m3(model, folder)
     if settings["model_type"] == "hy_v4":
         for layer in model.model.layers:  # as llama.cpp and vLLM norm them; transformers does not pass the epsilon on
             layer.self_attn.q_a_layernorm.variance_epsilon = layer.self_attn.kv_a_layernorm.variance_epsilon = config.rms_norm_eps
@@ -738,6 +756,29 @@ def save_hy4(model, folder):
     save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
+def save_minimax_m3(model, folder):
+    """As it was published: transformers 5.24 saves names that nothing reads."""
+    from safetensors.torch import save_file
+    out = {}
+    for key, value in model.state_dict().items():
+        if not key.startswith("model.language_model.") and key != "lm_head.weight":
+            continue  # of pictures
+        key = "language_model." + key.replace("model.language_model.", "model.").replace("indexer.", "index_")
+        if ".mlp.gate." in key or ".experts." in key or "shared_experts" in key:
+            key = key.replace(".mlp.", ".block_sparse_moe.").replace("gate.e_score", "e_score")
+        if key.endswith("gate_up_proj.weight"):
+            for part, half in zip(("gate_proj", "up_proj"), value.chunk(2)):
+                out[key.replace("gate_up_proj", part)] = half.contiguous()
+        elif "experts." in key and value.dim() == 3:
+            for expert, rows in enumerate(value):
+                for part, half in zip(("w1", "w3"), rows.chunk(2)) if "gate_up" in key else [("w2", rows)]:
+                    out[f"{key.rsplit('.', 1)[0]}.{expert}.{part}.weight"] = half.contiguous()
+        else:
+            out[key] = value.contiguous()
+    os.makedirs(folder)
+    save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+
 def save_kimi(model, folder):
     """As it was published: transformers names the first layer's network otherwise."""
     from safetensors.torch import save_file
@@ -931,7 +972,7 @@ def convert(llama_cpp, folder, path):
         published = json.load(file)
     # of which transformers renames what the converter reads
     own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text",
-                                                                              "qwen4_exp_text")
+                                                                              "qwen4_exp_text", "minimax_m3_vl_text")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
@@ -984,7 +1025,7 @@ def llama_cpp_logits(llama_cpp, path, ids):
     context_settings.n_ctx = context_settings.n_batch = context_settings.n_ubatch = 256
     context_settings.n_threads = context_settings.n_threads_batch = 1
     context_settings.type_k = context_settings.type_v = 0
-    context_settings.flash_attn_type = 0
+    context_settings.flash_attn_type = int("minimax-m3" in path)  # else it sees everything
     context = api.llama_init_from_model(model, context_settings)
     batch = api.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
@@ -1016,6 +1057,7 @@ def make(llama_cpp, out, name):
         ids, greedy, gap = continue_greedily(model, random, LONG.get(name, PROMPT))
         text = CASES[name].get("text_config", CASES[name])
         chosen = text.get("index_topk", text.get("indexer_budget", 0)) // text.get("index_kpool", text.get("indexer_compress_ratio", 1))
+        chosen = text.get("sparse_attention_config", {}).get("sparse_topk_blocks", chosen)
         logits, choice = logits_and_choice(model, ids + greedy, chosen)
         if gap >= SMALLEST_GAP and choice >= SMALLEST_CHOICE:
             break

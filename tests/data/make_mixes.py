@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 # One of each kind of mixer, latent attention both ways, and those whose matrices have roles or exceptions of their own.
-FAMILIES = ["cohere2-moe", "deci", "deepseek2-lite", "deepseek3", "deepseek32", "deepseek4", "falcon-40b", "falcon-7b", "gemma3n", "gemma4-e", "glm-dsa", "hy-v4", "glm5-next", "qwen3-8-next",
+FAMILIES = ["cohere2-moe", "deci", "deepseek2-lite", "deepseek3", "deepseek32", "deepseek4", "minimax-m3", "falcon-40b", "falcon-7b", "gemma3n", "gemma4-e", "glm-dsa", "hy-v4", "glm5-next", "qwen3-8-next",
             "gpt2", "granite-hybrid-moe", "kimi-linear", "lfm2-moe", "ling3", "llama4", "mimo2", "mistral4", "mixtral", "nemotron-h-moe", "phi3", "plm",
             "qwen3-5-moe", "qwen3-next", "rwkv7", "smallthinker"]
 MIXES = ["q2_k", "q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m", "iq4_xs", "q8_0"]

@@ -474,10 +474,10 @@ INLINE void attend_to(uint format, const attend_part *o, cache_piece keys, cache
 }
 
 /* list: room for a split, where positions are chosen: rows from the position `limit` on see those whose bits are set in `seen`
- * [T][splits][SPLIT_WORDS]. */
+ * [T][choosers][splits][SPLIT_WORDS]. */
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, cache_pages pages, GLOBAL float *partial, GLOBAL const uint *seen,
-                   uint limit, uint heads, uint kv_heads, uint length, uint window, uint chunked, uint grows,
+                   uint limit, uint choosers, uint heads, uint kv_heads, uint length, uint window, uint chunked, uint grows,
                    uint splits, uint stride_q, uint first_row, uint most_rows, float scale, float softcap, uint group,
                    uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared, LOCAL uint *list)
 {
@@ -490,11 +490,11 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         attend_item o = attend_item_at(step, item, heads, kv_heads, window, chunked, splits, first_row);
         GLOBAL float *out = partial + ((size_t)((o.t - first_row) * heads + o.first) * splits + o.split) * width;
         uint count = o.begin < o.stop ? o.stop - o.begin : 0;
+        uint own = o.first / (heads / kv_heads);
         if (list && count > 0)
-            count = list_seen(seen + ((size_t)o.t * splits + o.split) * SPLIT_WORDS,
+            count = list_seen(seen + (((size_t)o.t * choosers + own % choosers) * splits + o.split) * SPLIT_WORDS,
                               step->row[o.t].position >= limit, count, list);
         float row_scale = scale * (grows ? 1.0f + AS_FLOAT(step->row[o.t].score_gain) : 1.0f);
-        uint own = o.first / (heads / kv_heads);
         size_t page = count > 0 ? cache_page(&pages, step->row[o.t].sequence, o.begin) : 0; /* which it may not have */
         attend_part part = {query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, count, length, shorter,
                             whole, row_scale, softcap};
@@ -511,7 +511,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES *ATTEND_POSITIONS);                                               \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                                 \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, value_length, value_piece_bytes};      \
-        attend(FORMAT, step, query, keys, values, cache, partial, (GLOBAL const uint *)0, 0, heads, kv_heads, length, \
+        attend(FORMAT, step, query, keys, values, cache, partial, (GLOBAL const uint *)0, 0, 1, heads, kv_heads, length, \
                window, chunked, grows, splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, \
                weights, shared, (LOCAL uint *)0);                                                                    \
     }

@@ -70,28 +70,45 @@ KERNEL(finish_pools, P_FINISH_POOLS)
 
 /* ------------------------------------------------------------------ scores */
 
-/* An item is a split of a row. Its pools are scored by ATTEND_QUERIES heads at a time, for which attend_keys reads their keys again:
- * they are in a cache by then. A lane keeps the sums of its pools in `totals`, which no other lane reads. */
+/* Returns how many pools a row chooses among that sees the position. */
+INLINE uint scored_pools(uint position, uint pool, uint last)
+{
+    uint whole = (position + 1) / pool, all = position / pool + 1;
+    return last == 0 ? whole : all > last ? all - last : 0;
+}
+
+/* Returns the best of the scores of a pool's positions; NaN is the best. */
+INLINE float best_of(LOCAL const float *scores, uint count)
+{
+    float best = scores[0];
+    for (uint p = 1; p < count; p++)
+        best = scores[p] > best || !(scores[p] == scores[p]) ? scores[p] : best;
+    return best;
+}
+
+/* An item is a split of a row, or of one of its heads. Its keys, those of pools or of positions, are scored by ATTEND_QUERIES heads at a
+ * time, for which attend_keys reads them again: they are in a cache by then. A lane keeps the sums of its keys in `totals`. */
 INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL const float *query,
                             GLOBAL const float *weights, GLOBAL const uchar *keys, cache_pages pages,
-                            GLOBAL float *scores, uint limit, uint pool, uint apart, uint heads, uint length,
+                            GLOBAL float *scores, uint limit, uint pool, uint last, uint apart, uint heads, uint length,
                             uint splits, uint stride_q, uint stride_w, uint first_row, uint most_rows, uint group,
                             uint groups, LOCAL float *parts, LOCAL float *totals)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0;
-    uint items = attend_rows(step, first_row, most_rows) * splits, most = ATTEND_POSITIONS / pool;
+    uint most = ATTEND_POSITIONS / pool, choosers = last > 0 ? heads : 1, together = heads / choosers;
+    uint items = attend_rows(step, first_row, most_rows) * choosers * splits;
     for (uint item = group; item < items; item += groups) {
-        uint t = first_row + item / splits, position = step->row[t].position;
-        uint first = item % splits * most, whole_pools = (position + 1) / pool;
-        uint count = first < whole_pools ? least(most, whole_pools - first) : 0;
+        uint t = first_row + item / splits / choosers, chooser = item / splits % choosers, position = step->row[t].position;
+        uint first = item % splits * most, all = scored_pools(position, pool, last);
+        uint pools_here = first < all ? least(most, all - first) : 0, count = last > 0 ? pools_here * pool : pools_here;
         if (position < limit || count == 0)
             continue;
         size_t begin = cache_page(&pages, step->row[t].sequence, first * pool);
         for (uint p = LANE; p < count; p += LANES)
             totals[p] = 0.0f;
-        for (uint h = 0; h < heads; h += ATTEND_QUERIES) {
-            uint n = least(ATTEND_QUERIES, heads - h);
-            uint team = attend_keys(query + (size_t)t * stride_q + (size_t)h * length, n,
+        for (uint h = 0; h < together; h += ATTEND_QUERIES) {
+            uint n = least(ATTEND_QUERIES, together - h);
+            uint team = attend_keys(query + (size_t)t * stride_q + (size_t)(chooser + h) * length, n,
                                     cache_piece_at(&pages, keys, begin, length), (size_t)(apart - 1) * length, parts,
                                     count, (LOCAL const uint *)0, length, apart * length, whole, format);
             BARRIER();
@@ -100,13 +117,14 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
                     float score = 0.0f;
                     for (uint member = 0; member < team; member++)
                         score += parts[(q * ATTEND_POSITIONS + p) * team + member];
-                    score = score > 0.0f ? score : 0.0f;
+                    score = last > 0 || score > 0.0f ? score : 0.0f;
                     totals[p] = FMA(weights ? weights[(size_t)t * stride_w + h + q] : 1.0f, score, totals[p]);
                 }
             BARRIER(); /* before the next heads overwrite parts */
         }
-        for (uint p = LANE; p < count; p += LANES)
-            scores[(size_t)item * most + p] = totals[p];
+        for (uint p = LANE; p < pools_here; p += LANES)
+            scores[(size_t)item * most + p] = last > 0 ? best_of(totals + p * pool, pool) : totals[p];
+        BARRIER(); /* before the next item overwrites totals */
     }
 }
 
@@ -116,7 +134,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};               \
-        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, apart, heads, length,      \
+        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, last, apart, heads, length, \
                         splits, stride_q, stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);           \
     }
 X(score_positions_f32, CACHE_F32)
@@ -182,15 +200,15 @@ INLINE void set_bits(GLOBAL const float *scores, uint n, uint rank, uint equal, 
     }
 }
 
-/* A group takes a row. The least rank among the chosen is found bit by bit. */
+/* A group takes a choice of a row. The least rank among the chosen is found bit by bit. */
 KERNEL(choose, P_CHOOSE)
 {
     LOCAL_ARRAY(uint, scratch, GROUP_SCRATCH);
     LOCAL_ARRAY(uint, counts, MOST_LANES);
     LOCAL_ARRAY(uint, stretches, MOST_LANES / COMPACT_STRETCH + 1);
-    uint rows = attend_rows(step, first_row, most_rows);
-    for (uint item = GROUP; item < rows; item += GROUPS) {
-        uint t = first_row + item, positions = step->row[t].position + 1, n = positions / pool, rank = 0;
+    uint items = attend_rows(step, first_row, most_rows) * choosers;
+    for (uint item = GROUP; item < items; item += GROUPS) {
+        uint position = step->row[first_row + item / choosers].position, n = scored_pools(position, pool, last), rank = 0;
         GLOBAL const float *row = scores + (size_t)item * splits * (ATTEND_POSITIONS / pool);
         if (n <= chosen)
             continue;
@@ -198,8 +216,8 @@ KERNEL(choose, P_CHOOSE)
             if (count_from(row, n, rank | bit, scratch) >= chosen)
                 rank |= bit;
         uint above = rank == 0xffffffffu ? 0 : count_from(row, n, rank + 1, scratch);
-        set_bits(row, n, rank, chosen - above, pool, positions, seen + (size_t)t * splits * SPLIT_WORDS, counts,
-                 stretches);
+        set_bits(row, n, rank, chosen - above, pool, position + 1,
+                 seen + ((size_t)first_row * choosers + item) * splits * SPLIT_WORDS, counts, stretches);
         BARRIER(); /* before the next row's counts */
     }
 }
@@ -214,7 +232,7 @@ KERNEL(choose, P_CHOOSE)
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                              \
         LOCAL_ARRAY(uint, list, ATTEND_POSITIONS);                                                                \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};              \
-        attend(FORMAT, step, query, keys, values, cache, partial, seen, limit, heads, kv_heads, length, 0, 0, 0, \
+        attend(FORMAT, step, query, keys, values, cache, partial, seen, limit, choosers, heads, kv_heads, length, 0, 0, 0, \
                splits, stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared,   \
                list);                                                                                             \
     }
