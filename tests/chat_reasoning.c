@@ -62,6 +62,8 @@ static void tells_thoughts_from_answers(void **state)
     expect_parts("<|start|>assistant",
                  "<|channel|>analysis<|message|>We\nmust<|end|><|start|>assistant<|channel|>final<|message|>Four",
                  "We\nmust", "Four");
+    expect_parts("", "<mm:think>x</mm:think>y <mm>", "x", "y <mm>");
+    expect_parts("]~b]ai\n</mm:think>", "y", "", "y");
     expect_parts("", "<think>never ends", "never ends", "");
     expect_parts("", "  blank", "", "blank");
     expect_parts("", "", "", "");

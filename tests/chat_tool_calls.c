@@ -32,6 +32,9 @@
     "DSML"         \
     "\xef\xbd\x9c"
 
+/* What stands before MiniMax M3's. */
+#define M3 "]<]minimax[>["
+
 static const char tools_text[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {"
     "\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}, \"n\": {\"type\": \"number\"}, "
@@ -144,6 +147,24 @@ static const struct example {
      "name=\"i\">2</parameter>\n"
      "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
      "[f {\"s\":\"a\\n\",\"i\":2}][g {}]"},
+    {M3,
+     "Hm" M3 "<tool_call>\n" M3 "<invoke name=\"f\">" M3 "<s>7\n" M3 "</s>" M3 "<i>7" M3 "</i>" M3 "</invoke>\n" M3
+     "<invoke name=\"g\">" M3 "</invoke>\n" M3 "</tool_call>",
+     "Hm[f {\"s\":\"7\\n\",\"i\":7}][g {}]"},
+    {M3,
+     M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<l>" M3 "<item>1" M3 "</item>" M3 "<item>" M3 "<k>a <b>" M3 "</k>" M3
+        "</item>" M3 "</l>" M3 "<any>" M3 "<item>" M3 "<item>x" M3 "</item>" M3 "</item>" M3 "</any>" M3 "</invoke>" M3
+        "</tool_call>",
+     "[f {\"l\":[1,{\"k\":\"a <b>\"}],\"any\":[[\"x\"]]}]"},
+    {M3,
+     M3 "<invoke name=\"f\">" M3 "<l>" M3 "</l>" M3 "<s>" M3 "</s>" M3 "<b>True" M3 "</b>" M3 "<o>\n" M3 "<item>2.50" M3
+        "</item>\n" M3 "</o>" M3 "</invoke>",
+     "[f {\"l\":[],\"s\":\"\",\"b\":true,\"o\":[2.50]}]"},
+    {M3, M3 "<invoke name=\"f\">" M3 "<s>x" M3 "</t>" M3 "</invoke>",
+     M3 "<invoke name=\"f\">" M3 "<s>x" M3 "</t>" M3 "</invoke>"},
+    {M3, M3 "<invoke name=\"f\">so" M3 "</invoke>", M3 "<invoke name=\"f\">so" M3 "</invoke>"},
+    {M3, M3 "<invoke name=\"f\">" M3 "<s>a" M3 "</s>" M3 "<s>b" M3 "</s>" M3 "</invoke>",
+     M3 "<invoke name=\"f\">" M3 "<s>a" M3 "</s>" M3 "<s>b" M3 "</s>" M3 "</invoke>"},
     {"<tool_calls>",
      "<tool_calls>\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {\"s\": "
      "\"\"}}\n</tool_calls>",

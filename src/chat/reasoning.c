@@ -15,6 +15,8 @@ static const struct mark {
     {"</think>", ENDS, NULL},
     {"<seed:think>", BEGINS, "</seed:think>"}, /* Seed-OSS */
     {"</seed:think>", ENDS, NULL},
+    {"<mm:think>", BEGINS, "</mm:think>"}, /* MiniMax M3 */
+    {"</mm:think>", ENDS, NULL},
     {"[THINK]", BEGINS, "[/THINK]"}, /* Magistral */
     {"[/THINK]", ENDS, NULL},
     {"<|START_THINKING|>", BEGINS, "<|START_RESPONSE|>"}, /* Command A */

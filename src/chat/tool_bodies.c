@@ -357,6 +357,95 @@ tool_reading tool_read_tagged(const tool_convention *c, span body, const json_t 
     return read;
 }
 
+/* ------------------------------------------------------------------ elements within elements */
+
+/* Elements may lie so deep. */
+#define DEPTH_LIMIT 64
+
+/* Whether a schema says that a value is an object, or an array, and nothing else. */
+static bool schema_says(const json_t *schema, const char *type)
+{
+    const char *own = json_string_value(json_object_get(schema, "type"));
+    return own && strcmp(own, type) == 0;
+}
+
+/* Cuts the key of the element that a text begins with off. false: it begins with none. */
+static bool take_key(const tool_tags *tags, span *text, span *key)
+{
+    if (!begins_with(*text, tags->key_open) || begins_with(*text, tags->value_close))
+        return false;
+    *text = skip(*text, strlen(tags->key_open));
+    return cut(text, tags->key_close, key);
+}
+
+static tool_reading put_content(const tool_tags *tags, span *text, const json_t *schema, unsigned depth, buffer *out);
+
+/* Appends the elements that a text begins with as an object in JSON, or as an array if the keys do not count, and removes them. */
+static tool_reading put_elements(const tool_tags *tags, span *text, bool is_array, const json_t *schema, unsigned depth,
+                                 buffer *out)
+{
+    json_t *properties = json_object_get(schema, "properties");
+    const json_t *items = json_object_get(schema, "items");
+    span key, end;
+    bool ok = buffer_put(out, is_array ? "[" : "{", 1);
+    *text = skip_white(*text);
+    for (size_t n = 0; ok && take_key(tags, text, &key); n++) {
+        ok = n == 0 || buffer_put(out, ",", 1);
+        ok = ok && (is_array || (put_string(out, key) && buffer_put(out, ":", 1)));
+        tool_reading read =
+            ok ? put_content(tags, text, is_array ? items : find_schema(properties, key), depth, out) : TOOL_NO_MEMORY;
+        if (read != TOOL_READ)
+            return read;
+        if (!begins_with(*text, tags->value_close))
+            return TOOL_BROKEN;
+        *text = skip(*text, strlen(tags->value_close));
+        if (!cut(text, tags->key_close, &end) || !span_equal(key, end))
+            return TOOL_BROKEN;
+        *text = skip_white(*text);
+    }
+    return ok && buffer_put(out, is_array ? "]" : "}", 1) ? TOOL_READ : TOOL_NO_MEMORY;
+}
+
+/* Appends what an element has, up to the mark that closes it, which stays. Elements called item are those of an array; without elements
+ * it is a value. */
+static tool_reading put_content(const tool_tags *tags, span *text, const json_t *schema, unsigned depth, buffer *out)
+{
+    static const char item[] = "item";
+    span ahead = skip_white(*text), key, value;
+    bool is_array = schema_says(schema, "array"), is_object = schema_says(schema, "object");
+    if (depth == DEPTH_LIMIT)
+        return TOOL_BROKEN;
+    if (take_key(tags, &ahead, &key))
+        return put_elements(tags, text, is_array || (!is_object && span_equal(key, span_of(item))), schema, depth + 1,
+                            out);
+    span rest = *text;
+    if (!cut(&rest, tags->value_close, &value))
+        return TOOL_BROKEN;
+    *text = skip(*text, value.size);
+    if (trim(value).size == 0 && (is_array || is_object))
+        return buffer_put(out, is_array ? "[]" : "{}", 2) ? TOOL_READ : TOOL_NO_MEMORY;
+    return put_value(out, value, schema) ? TOOL_READ : TOOL_NO_MEMORY;
+}
+
+tool_reading tool_read_nested(const tool_convention *c, span body, const json_t *tools, json_t *out)
+{
+    static const char properties[] = "properties";
+    buffer arguments = {0};
+    span name = take_name(&body);
+    json_t *parameters = find_parameters(tools, name), *schema = json_object();
+    bool ok = schema && (!parameters || json_object_set(schema, properties, parameters) == 0);
+    tool_reading read = ok ? TOOL_READ : TOOL_NO_MEMORY;
+    while (body.size > 0 && (is_white(body.data[0]) || is_one_of(body.data[0], "\">"))) /* the end of the name's mark */
+        body = skip(body, 1);
+    if (read == TOOL_READ)
+        read = put_elements(c->tags, &body, false, schema, 0, &arguments);
+    if (read == TOOL_READ)
+        read = body.size > 0 ? TOOL_BROKEN : append(out, name, (span){arguments.data, arguments.size});
+    json_decref(schema);
+    buffer_free(&arguments);
+    return read;
+}
+
 /* ------------------------------------------------------------------ bare keys */
 
 /* Returns the size of a word: what is neither white space, a bracket, punctuation nor a quotation mark. */

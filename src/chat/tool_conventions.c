@@ -20,6 +20,9 @@
 #define SEPARATOR       DEEPSEEK("tool" BLANK "sep")
 #define DSML            BAR "DSML" BAR
 
+/* What stands before each of MiniMax M3's marks. */
+#define M3 "]<]minimax[>["
+
 #define ANYWHERE(text_)                              \
     {                                                \
         .text = (text_), .place = TOOL_MARK_ANYWHERE \
@@ -36,6 +39,7 @@
 static const tool_tags coder = {"<parameter=", ">", "", "</parameter>", true};
 static const tool_tags seed = {"<parameter=", ">", "", "</parameter>", false};
 static const tool_tags minimax = {"<parameter name=\"", "\">", "", "</parameter>", false};
+static const tool_tags minimax_m3 = {M3 "<", ">", "", M3 "</", false};
 static const tool_tags glm = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", false};
 static const tool_tags dsml = {"<" DSML "parameter name=\"", "\"", ">", "</" DSML "parameter>", false};
 
@@ -96,6 +100,13 @@ static const tool_convention conventions[] = {
      .close = "<end_function_call>",
      .read = tool_read_bare,
      .quote = "<escape>"},
+    {.name = "minimax-m3",
+     .evidence = {M3},
+     .marks = {ANYWHERE(M3 "<tool_call> " M3 "<invoke name=\""), ANYWHERE(M3 "<invoke name=\""),
+               AFTER_CALL(M3 "</tool_call>")},
+     .close = M3 "</invoke>",
+     .read = tool_read_nested,
+     .tags = &minimax_m3},
     {.name = "minimax-m2",
      .evidence = {"<minimax:tool_call>"},
      .marks = {ANYWHERE("<minimax:tool_call> <invoke name=\""), ANYWHERE("<invoke name=\""),

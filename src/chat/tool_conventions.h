@@ -63,9 +63,10 @@ typedef struct tool_convention {
     tool_demand_form demand;
 } tool_convention;
 
-/* Readers, in tool_bodies.c: objects in JSON or a list of them; a name and an object; a name and tags; a name and an
- * object whose keys are bare. */
-tool_reader tool_read_objects, tool_read_named, tool_read_tagged, tool_read_bare;
+/* Readers, in tool_bodies.c: objects in JSON or a list of them; a name and an object; a name and tags; a name and elements that
+ * may have elements, whose marks have the key, too: key_open KEY key_close VALUE value_close KEY key_close; a name and an object whose
+ * keys are bare. */
+tool_reader tool_read_objects, tool_read_named, tool_read_tagged, tool_read_nested, tool_read_bare;
 
 /* Returns true for bytes of names of tools. */
 bool tool_name_byte(char c);
