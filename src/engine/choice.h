@@ -33,8 +33,8 @@ static inline uint32_t choice_count(const attention_shape *a, uint32_t position)
     return a->chosen + position + 1 - pools_scored(a, position) * a->pool;
 }
 
-/* Lists in scratch.choice.list what a limited row, or one of the choosers of the layer's rows, sees of n positions or summaries, at most
- * `most`: of the choice of that number. */
+/* Lists in scratch.choice.list what a limited row sees of n positions or summaries, at most `most`, by one of its choices: number `choice`
+ * of all rows' (choosers). */
 void choice_list(hearth_session *s, size_t choice, size_t n, size_t most);
 /* Brings the keys and values together that a limited row sees, in the order of their positions. Returns how many. */
 size_t choice_gather(hearth_session *s, uint32_t layer, size_t row);
