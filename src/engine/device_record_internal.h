@@ -101,6 +101,18 @@ const device_buffer *record_norm_input(const recorder *r, const device_norm *w, 
 /* Says that what q8 has is rounded from values that are changed. */
 void record_changed(const recorder *r);
 
+/* Heads of rows that are turned: those of queries in place, those of keys while they are stored in a layer of the cache. */
+typedef struct placed_heads {
+    const rotary *turns;               /* NULL: nothing turns                                                     */
+    device_argument query, key, value; /* NO_BUFFER: there are none, or keys are values too         */
+    size_t heads, kv_heads, length;    /* of queries; that are stored, or 0; values of a head       */
+    size_t stride_q, stride_k;         /* values from row to row                                    */
+    uint32_t cached;                   /* the layer of the device's caches                          */
+} placed_heads;
+
+/* Records that. */
+void record_place(const recorder *r, const placed_heads *p);
+
 /* Adds factor times the result of a block, or stores it in `to`. */
 void record_reduce(const recorder *r, const block_result *b, const device_buffer *to, unsigned finish, float factor);
 /* Adds the result of a block to the residual stream, after its post norm. */

@@ -148,21 +148,17 @@ static scorer scorer_of(const recorder *r, uint32_t layer)
 /* Stores the keys by which positions are scored, as what they are turned by says, and turns queries. */
 static void place_index(const recorder *r, uint32_t layer, const rotary *turns, size_t queries, device_argument gates)
 {
-    const device_vectors *v = r->v;
-    const index_shape *index = &r->model->layers[layer].attention.index;
-    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].index_cache);
     scorer own = scorer_of(r, layer);
-    step_layout step = device_step_layout(r->model, r->rows);
-    size_t angles = turns ? turns->first * step.pair : 0;
-    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (queries + 1), own.query, own.key, gates,
-           BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
-           BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values), BUFFER(v->pages),
-           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
-           UINT(r->s->pages.positions), UINT(index->head_length), UINT(at.piece_bytes[at.halves - 1]), UINT(queries),
-           UINT(1), UINT(index->head_length), UINT(turns ? turns->pairs : 0),
-           UINT(turns && turns->pairing == ROPE_HALVES),
-           UINT(turns && turns->last ? index->head_length - 2 * turns->pairs : 0), UINT(1), UINT(own.query_stride),
-           UINT(own.row.stride));
+    record_place(r, &(placed_heads){.turns = turns,
+                                    .query = own.query,
+                                    .key = own.key,
+                                    .value = gates,
+                                    .heads = queries,
+                                    .kv_heads = 1,
+                                    .length = r->model->layers[layer].attention.index.head_length,
+                                    .stride_q = own.query_stride,
+                                    .stride_k = own.row.stride,
+                                    .cached = r->s->engine->layers[layer].index_cache});
 }
 
 /* Makes the keys of the pools that end with rows of the step, and stores them in place of those rows' own; the others are stored

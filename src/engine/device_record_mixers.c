@@ -76,13 +76,7 @@ static void attention(const recorder *r, uint32_t layer)
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     const attention_shape *a = &r->model->layers[layer].attention;
-    const kv_format_row *kv = &kv_formats[r->s->cache.format];
-    page_layer at = device_page_layer(r->s, r->s->engine->layers[layer].cache_index);
     bool latent = a->compressed > 0;
-    size_t page_bytes = device_page_bytes(r->s), table = r->s->pages.per_sequence;
-    size_t first_angle = a->rotary ? a->rotary->first : 0;
-    step_layout step = device_step_layout(r->model, r->rows);
-    size_t cosine = step.cosine + first_angle * step.pair, sine = step.sine + first_angle * step.pair;
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
     uint32_t own_keys = a->keys_back > 0 ? 0 : a->kv_head_count; /* heads; else another layer has stored them */
 
@@ -109,15 +103,16 @@ static void attention(const recorder *r, uint32_t layer)
     size_t query_stride = latent ? query_width(a) : stride, key_stride = latent ? a->head_length : stride;
     if (latent)
         record_latent_project(r, layer, row);
-    LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(query),
-           latent ? BUFFER(v->key) : BUFFER_FROM(v->projected, key_at * sizeof(float)),
-           latent ? NO_BUFFER : BUFFER_FROM(v->projected, value_at * sizeof(float)), BUFFER_FROM(v->step, cosine),
-           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values),
-           BUFFER(v->pages), UINT(table), UINT(page_bytes), UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions),
-           UINT(read_length(a)), UINT(at.piece_bytes[at.halves - 1]), UINT(a->head_count), UINT(own_keys),
-           UINT(a->head_length), UINT(a->rotary ? a->rotary->pairs : 0),
-           UINT(a->rotary && a->rotary->pairing == ROPE_HALVES), UINT(0), UINT(1), UINT(query_stride),
-           UINT(key_stride));
+    record_place(r, &(placed_heads){.turns = a->rotary,
+                                    .query = BUFFER(query),
+                                    .key = latent ? BUFFER(v->key) : BUFFER_FROM(v->projected, key_at * sizeof(float)),
+                                    .value = latent ? NO_BUFFER : BUFFER_FROM(v->projected, value_at * sizeof(float)),
+                                    .heads = a->head_count,
+                                    .kv_heads = own_keys,
+                                    .length = a->head_length,
+                                    .stride_q = query_stride,
+                                    .stride_k = key_stride,
+                                    .cached = r->s->engine->layers[layer].cache_index});
     if (a->norm_turned)
         norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
     if (a->index.head_count > 0)

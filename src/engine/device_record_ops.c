@@ -7,6 +7,24 @@ void record_copy_rows(const recorder *r, device_buffer *to, const device_buffer 
     device_copy(r->program, to, 0, from, 0, r->rows * width * sizeof(float));
 }
 
+void record_place(const recorder *r, const placed_heads *p)
+{
+    const device_vectors *v = r->v;
+    cached_keys has = r->s->engine->cached[r->s->engine->host_caches + p->cached];
+    page_layer at = device_page_layer(r->s, p->cached);
+    step_layout step = device_step_layout(r->model, r->rows);
+    size_t angles = p->turns ? p->turns->first * step.pair : 0, turned = p->turns ? 2 * (size_t)p->turns->pairs : 0;
+    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (p->heads + p->kv_heads), p->query, p->key, p->value,
+           BUFFER_FROM(v->step, step.cosine + angles), BUFFER_FROM(v->step, step.sine + angles),
+           BUFFER_FROM(v->cache, at.begin), BUFFER_FROM(v->cache, at.values), BUFFER(v->pages),
+           UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
+           UINT(r->s->pages.positions / has.together), UINT(has.value_length > 0 ? has.value_length : p->length),
+           UINT(at.piece_bytes[at.halves - 1]), UINT(p->heads), UINT(p->kv_heads), UINT(p->length), UINT(turned / 2),
+           UINT(p->turns && p->turns->pairing == ROPE_HALVES),
+           UINT(p->turns && p->turns->last ? p->length - turned : 0), UINT(has.together), UINT(p->stride_q),
+           UINT(p->stride_k));
+}
+
 /* ------------------------------------------------------------------ products */
 
 bool record_rounds(const recorder *r, const device_matrix *const *m, size_t count)

@@ -3,36 +3,6 @@
 #include "device_record_internal.h"
 #include "summaries.h"
 
-/* Where the angles of a rotary lie in the step. */
-typedef struct angles {
-    device_argument cosine, sine;
-} angles;
-
-static angles angles_of(const recorder *r, const rotary *turns)
-{
-    step_layout step = device_step_layout(r->model, r->rows);
-    size_t at = turns->first * step.pair;
-    return (angles){BUFFER_FROM(r->v->step, step.cosine + at), BUFFER_FROM(r->v->step, step.sine + at)};
-}
-
-/* Turns `heads` heads of `length` values of each row of `query`, and stores turned keys, with `stride_k` values from row to row, in a
- * layer of the cache; keys NO_BUFFER: there are none. */
-static void place(const recorder *r, const rotary *turns, device_argument query, size_t heads, size_t length,
-                  size_t stride_q, device_argument key, size_t stride_k, bool stores, uint32_t cached)
-{
-    const device_vectors *v = r->v;
-    page_layer at = stores ? device_page_layer(r->s, cached) : (page_layer){0};
-    cached_keys has = stores ? r->s->engine->cached[r->s->engine->host_caches + cached] : (cached_keys){.together = 1};
-    device_argument keys = BUFFER_FROM(v->cache, at.begin);
-    angles a = angles_of(r, turns);
-    LAUNCH(r, kv_formats[r->s->cache.format].place, r->rows * (heads + stores), query, key, NO_BUFFER, a.cosine, a.sine,
-           keys, keys, BUFFER(v->pages), UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)),
-           UINT(at.piece_bytes[KV_KEYS]), UINT(r->s->pages.positions / has.together), UINT(length),
-           UINT(at.piece_bytes[KV_KEYS]), UINT(heads), UINT(stores), UINT(length), UINT(turns->pairs),
-           UINT(turns->pairing == ROPE_HALVES), UINT(turns->last ? length - 2 * turns->pairs : 0), UINT(has.together),
-           UINT(stride_q), UINT(stride_k));
-}
-
 /* Norms ranges of `length` values in place, each alone. */
 static void norm(const recorder *r, const device_norm *w, device_argument x, size_t count, size_t length, size_t stride)
 {
@@ -64,8 +34,14 @@ static void summarise(const recorder *r, uint32_t layer, const summarised *kind,
            BUFFER_FROM(v->states, begin * sizeof(float)), BUFFER(v->pooled), UINT(kind->length),
            UINT(a->summary.together), UINT(a->summary.parts), UINT(stride), UINT(states->length));
     norm(r, kind->norm, BUFFER(v->pooled), 1, kind->length, kind->length);
-    place(r, a->summary.rotary, BUFFER(v->query), 0, kind->length, 0, BUFFER(v->pooled), kind->length, true,
-          kind->cached);
+    record_place(r, &(placed_heads){.turns = a->summary.rotary,
+                                    .query = BUFFER(v->query),
+                                    .key = BUFFER(v->pooled),
+                                    .value = NO_BUFFER,
+                                    .kv_heads = 1,
+                                    .length = kind->length,
+                                    .stride_k = kind->length,
+                                    .cached = kind->cached});
 }
 
 static void make_summaries(const recorder *r, uint32_t layer, const mixer_row *row)
@@ -140,19 +116,38 @@ void record_one_key(const recorder *r, uint32_t layer, mixer_row row)
     const attention_shape *a = &r->model->layers[layer].attention;
     size_t length = a->head_length, all = query_width(a), index = (size_t)a->index.head_count * a->index.head_length;
     device_argument key = BUFFER_FROM(v->projected, row.at[MIXER_KEY] * sizeof(float));
+    placed_heads placed = {.turns = a->rotary,
+                           .query = BUFFER(v->query),
+                           .key = key,
+                           .value = NO_BUFFER,
+                           .heads = a->head_count,
+                           .kv_heads = 1,
+                           .length = length,
+                           .stride_q = all,
+                           .stride_k = row.stride,
+                           .cached = r->s->engine->layers[layer].cache_index};
+    placed_heads scoring = {.turns = a->index.rotary,
+                            .query = BUFFER(v->index_query),
+                            .key = key,
+                            .value = NO_BUFFER,
+                            .heads = a->index.head_count,
+                            .length = a->index.head_length,
+                            .stride_q = index,
+                            .cached = placed.cached};
     record_queries(r, layer, row, v->query);
     norm(r, &plain, BUFFER(v->query), a->head_count, length, all);
     norm(r, &l->key_norm, key, 1, length, row.stride);
-    place(r, a->rotary, BUFFER(v->query), a->head_count, length, all, key, row.stride, true,
-          r->s->engine->layers[layer].cache_index);
+    record_place(r, &placed);
     if (a->summary.together > 0)
         make_summaries(r, layer, &row);
     if (index > 0 && choice_matters(r->s, a))
-        place(r, a->index.rotary, BUFFER(v->index_query), a->index.head_count, a->index.head_length, index, key, 0,
-              false, 0);
+        record_place(r, &scoring);
     size_t attend_rows = device_attend_rows(r->s);
     for (size_t first = 0; first < r->rows; first += attend_rows)
         attend(r, layer, first, r->rows - first < attend_rows ? r->rows - first : attend_rows);
-    place(r, a->back_rotary, BUFFER(v->mixed), a->head_count, length, all, key, 0, false, 0);
+    placed.turns = a->back_rotary; /* what heads have read is turned back */
+    placed.query = BUFFER(v->mixed);
+    placed.kv_heads = 0;
+    record_place(r, &placed);
     record_groups(r, layer);
 }
