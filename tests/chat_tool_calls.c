@@ -39,7 +39,11 @@ static const char tools_text[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {"
     "\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}, \"n\": {\"type\": \"number\"}, "
     "\"b\": {\"type\": \"boolean\"}, \"l\": {\"type\": \"array\"}, \"o\": {\"type\": [\"object\", \"null\"]}, "
-    "\"m\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"any\": {}}}}}]";
+    "\"m\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"any\": {}, "
+    "\"p\": {\"anyOf\": [{\"type\": \"object\", \"properties\": {\"item\": {\"type\": \"string\"}, \"k\": {\"type\": "
+    "\"integer\"}}}, {\"type\": \"null\"}]}, \"q\": {\"anyOf\": [{\"type\": \"array\", \"items\": {\"type\": "
+    "\"string\"}}, "
+    "{\"type\": \"null\"}]}, \"r\": {\"type\": [\"array\", \"null\"]}}}}}]";
 
 /* What stands in the source of a template, what a model answers, and what comes of it: text, and calls as [name arguments]. */
 static const struct example {
@@ -159,7 +163,11 @@ static const struct example {
     {M3,
      M3 "<invoke name=\"f\">" M3 "<l>" M3 "</l>" M3 "<s>" M3 "</s>" M3 "<b>True" M3 "</b>" M3 "<o>\n" M3 "<item>2.50" M3
         "</item>\n" M3 "</o>" M3 "</invoke>",
-     "[f {\"l\":[],\"s\":\"\",\"b\":true,\"o\":[2.50]}]"},
+     "[f {\"l\":[],\"s\":\"\",\"b\":true,\"o\":{\"item\":2.50}}]"},
+    {M3,
+     M3 "<invoke name=\"f\">" M3 "<p>" M3 "<item>12" M3 "</item>" M3 "<k>2" M3 "</k>" M3 "</p>" M3 "<q>" M3
+        "<item>12" M3 "</item>" M3 "</q>" M3 "<r>" M3 "</r>" M3 "</invoke>",
+     "[f {\"p\":{\"item\":\"12\",\"k\":2},\"q\":[\"12\"],\"r\":[]}]"},
     {M3, M3 "<invoke name=\"f\">" M3 "<s>x" M3 "</t>" M3 "</invoke>",
      M3 "<invoke name=\"f\">" M3 "<s>x" M3 "</t>" M3 "</invoke>"},
     {M3, M3 "<invoke name=\"f\">so" M3 "</invoke>", M3 "<invoke name=\"f\">so" M3 "</invoke>"},

@@ -54,7 +54,7 @@ static void unsaid(void **state)
     assert_int_equal(m->layers[0].attention.chosen, 0);
     assert_int_equal(m->layers[1].attention.chosen, 15 * 128);
     assert_int_equal(m->layers[1].attention.pool, 128);
-    assert_int_equal(m->layers[1].attention.local, 1);
+    assert_int_equal(m->layers[1].attention.last_pools, 1);
     hearth_model_close(m);
     json_decref(config);
 }
@@ -71,6 +71,7 @@ static void others(void **state)
 {
     (void)state;
     refuse(true, "sparse_score_type", json_string("mean"), "sparse_score_type: mean is not supported, only max");
+    refuse(true, "use_sparse_attention", json_false(), "use_sparse_attention: is false, which is not supported");
     refuse(true, "sparse_init_block", json_integer(1), "sparse_init_block: is 1, only 0 is supported");
     refuse(true, "sparse_attention_freq", json_pack("[iiii]", 0, 0, 1, 1),
            "sparse_attention_freq: 2 layers see everything, and 1 have no experts");

@@ -108,8 +108,7 @@ static bool add_guess(checkpoint *to, const checkpoint *from, const stored_tenso
     return false;
 }
 
-/* Hy4 with all that its config says, and with nothing said of what transformers knows by itself: connections and, in the order that
- * it then has, the layers that choose positions. */
+/* Hy4 with all that its config says, and with nothing said of what transformers knows by itself. */
 static void hy4_as_published(void **state)
 {
     (void)state;
@@ -140,6 +139,10 @@ static void hy4_limits(void **state)
     assert_int_equal(m->layers[1].ffn.activation, FFN_SILU_CLAMPED);
     assert_true(m->layers[1].ffn.threshold == 1.5f && m->layers[1].ffn.shared_threshold == 0);
     assert_true(m->hyper.connection_magnitude == 1.5f && m->hyper.connection_steps == 0);
+    hearth_model_close(m);
+    json_object_del(config, "hc_magnitude");
+    stack_check(open_as(&m, "hy-v4", config, NULL, &error), &error);
+    assert_true(m->hyper.connection_magnitude == 2);
     hearth_model_close(m);
     json_object_set_new(config, "hc_magnitude", json_integer(0));
     assert_int_equal(open_as(&m, "hy-v4", config, NULL, &error), HEARTH_FORMAT);

@@ -26,7 +26,7 @@ typedef struct scored {
 } scored;
 
 /* Returns how many pools a row chooses among. */
-static size_t scored_pools(size_t position, size_t pool, size_t last)
+static size_t pools_scored(size_t position, size_t pool, size_t last)
 {
     size_t all = position / pool + 1;
     return last == 0 ? (position + 1) / pool : all > last ? all - last : 0;
@@ -62,7 +62,7 @@ static scored scored_new(check *c, number_format format, size_t s, uint64_t *rng
 static bool needs_score(const scored *a, size_t choice, size_t i)
 {
     uint32_t position = a->p.position[choice / a->choosers];
-    return position >= a->limit && i < scored_pools(position, a->pool, a->last);
+    return position >= a->limit && i < pools_scored(position, a->pool, a->last);
 }
 
 /* query . key of a head of a row, and the sum of the sizes of its terms. */
@@ -196,7 +196,7 @@ static void check_choose(check *c, device *d, uint64_t *rng)
         }
         uint32_t *seen = content_of(c, &rooms[1]);
         for (size_t i = 0; i < choices; i++) {
-            size_t position = p.position[i / choosers], n = scored_pools(position, pool, last);
+            size_t position = p.position[i / choosers], n = pools_scored(position, pool, last);
             if (n <= chosen)
                 expect_same(c, "bits of a row that sees everything", before + i * words, seen + i * words, words * 4);
             else

@@ -660,6 +660,9 @@ static void check_score(check *c, kernel_score *score, number_format format, uin
         run.first = first + count / 2, run.count = 1, run.scores = alone.data;
         score(&run);
         expect(c, "a position alone differs", *(uint32_t *)alone.data == ((uint32_t *)scores.data)[count / 2]);
+        ((float *)query.data)[n * length - 1] = NAN; /* of the last head, which then scores 0 unless it may be below */
+        score(&run);
+        expect(c, "NaN is not what the limit says", (bool)isnan(*(float *)alone.data) == run.below);
         expect(c, "wrote before the output", guarded_intact(&scores) && guarded_intact(&alone));
         cached_free(&key);
         guarded_free(&query), guarded_free(&weights), guarded_free(&scores), guarded_free(&alone);

@@ -359,14 +359,32 @@ tool_reading tool_read_tagged(const tool_convention *c, span body, const json_t 
 
 /* ------------------------------------------------------------------ elements within elements */
 
-/* Elements may lie so deep. */
+/* Elements may lie so deep: more than any tool's arguments, and little of a stack. */
 #define DEPTH_LIMIT 64
 
-/* Whether a schema says that a value is an object, or an array, and nothing else. */
-static bool schema_says(const json_t *schema, const char *type)
+/* Whether a type of a schema, or a list of types, has one of that name. */
+static bool type_has(const json_t *type, const char *name)
 {
-    const char *own = json_string_value(json_object_get(schema, "type"));
-    return own && strcmp(own, type) == 0;
+    const char *own = json_string_value(type);
+    for (size_t i = 0; !own && i < json_array_size(type); i++)
+        if (json_is_string(json_array_get(type, i)) && type_has(json_array_get(type, i), name))
+            return true;
+    return own && strcmp(own, name) == 0;
+}
+
+/* Returns the schema, or the alternative of it, whose values may be of a type; NULL: none may be. */
+static const json_t *schema_of_type(const json_t *schema, const char *name)
+{
+    static const char *const alternatives[] = {"anyOf", "oneOf"};
+    if (type_has(json_object_get(schema, "type"), name))
+        return schema;
+    for (size_t k = 0; k < 2; k++) {
+        const json_t *list = json_object_get(schema, alternatives[k]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            if (type_has(json_object_get(json_array_get(list, i), "type"), name))
+                return json_array_get(list, i);
+    }
+    return NULL;
 }
 
 /* Cuts the key of the element that a text begins with off. false: it begins with none. */
@@ -406,24 +424,28 @@ static tool_reading put_elements(const tool_tags *tags, span *text, bool is_arra
     return ok && buffer_put(out, is_array ? "]" : "}", 1) ? TOOL_READ : TOOL_NO_MEMORY;
 }
 
-/* Appends what an element has, up to the mark that closes it, which stays. Elements called item are those of an array; without elements
- * it is a value. */
+/* Appends what an element has, up to the mark that closes it, which stays. Elements called item are those of an array, unless the schema
+ * has an object with such a key, or no array; without elements it is a value. */
 static tool_reading put_content(const tool_tags *tags, span *text, const json_t *schema, unsigned depth, buffer *out)
 {
     static const char item[] = "item";
+    const json_t *array = schema_of_type(schema, "array"), *object = schema_of_type(schema, "object");
     span ahead = skip_white(*text), key, value;
-    bool is_array = schema_says(schema, "array"), is_object = schema_says(schema, "object");
     if (depth == DEPTH_LIMIT)
         return TOOL_BROKEN;
-    if (take_key(tags, &ahead, &key))
-        return put_elements(tags, text, is_array || (!is_object && span_equal(key, span_of(item))), schema, depth + 1,
-                            out);
+    if (take_key(tags, &ahead, &key)) {
+        bool is_known = find_schema(json_object_get(object, "properties"), key) != NULL;
+        bool is_array = !is_known &&
+                        (array ? !object || span_equal(key, span_of(item)) : !object && span_equal(key, span_of(item)));
+        return put_elements(tags, text, is_array, is_array ? array : object, depth + 1, out);
+    }
     span rest = *text;
     if (!cut(&rest, tags->value_close, &value))
         return TOOL_BROKEN;
     *text = skip(*text, value.size);
-    if (trim(value).size == 0 && (is_array || is_object))
-        return buffer_put(out, is_array ? "[]" : "{}", 2) ? TOOL_READ : TOOL_NO_MEMORY;
+    bool is_empty = trim(value).size == 0 && (array || object) && !schema_of_type(schema, "string");
+    if (is_empty)
+        return buffer_put(out, array ? "[]" : "{}", 2) ? TOOL_READ : TOOL_NO_MEMORY;
     return put_value(out, value, schema) ? TOOL_READ : TOOL_NO_MEMORY;
 }
 

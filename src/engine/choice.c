@@ -3,8 +3,9 @@
  * Attention reads keys that follow one another. So the chosen ones are brought together first, with their values: all heads of latent
  * attention read them, or all of a group, and copying what is read many times costs little.
  *
- * Where positions share a score, in pools, the key of a pool takes the place of that of its last position: once the pool is whole,
- * nobody reads the keys of its positions, but where the session is cut back within it, and then the last one is written again. */
+ * Where positions share a score, in pools, the key of a pool takes the place of that of its last position, unless each head of keys
+ * chooses for itself: once the pool is whole, nobody reads the keys of its positions, but where the session is cut back within it, and
+ * then the last one is written again. */
 #include "choice.h"
 
 #include "forward.h"
@@ -20,7 +21,7 @@ typedef struct choosing {
     uint32_t cached;               /* the layer of the cache that has the keys */
     size_t first;                  /* of the rows that are scored now          */
     size_t row;                    /* whose keys are brought together, ...     */
-    uint32_t first_head, end_head; /* ... of these heads         */
+    uint32_t first_head, end_head; /* ... of these heads                       */
 } choosing;
 
 /* Items are rows. */
@@ -35,11 +36,11 @@ static void place_keys(void *context, size_t begin, size_t end, unsigned worker)
     size_t n = index->head_length;
     for (size_t i = begin; i < end; i++) {
         float *key = b->choice.key + i * n;
-        if (index->apart)
+        if (index->by_head)
             k->rms_norm(key, norm->weight, c->s->engine->model->hyper.norm_epsilon, n, key);
         else if (!index->plain)
             k->layer_norm(key, norm->weight, norm->bias, c->s->engine->model->hyper.index_epsilon, n, key);
-        if (index->apart || !index->plain)
+        if (index->by_head || !index->plain)
             forward_turn(c->s, index->rotary, 1, n, i, key);
         kv_store(&c->s->cache, k, c->cached, b->sequence[i], b->position[i], key,
                  c->l->index_gate.data ? b->choice.gate + i * n : NULL);
@@ -148,13 +149,19 @@ static void place_queries(void *context, size_t begin, size_t end, unsigned work
 
 /* ------------------------------------------------------------------ scores */
 
-/* Pools that an item scores. */
-#define SCORED_POOLS (4 * KV_PAGE)
+/* Keys that an item scores: of whole pages. */
+#define SCORED_KEYS (4 * KV_PAGE)
+
+/* Returns how many pools these are. */
+static size_t piece_pools(const attention_shape *a)
+{
+    return SCORED_KEYS / (a->index.by_head ? a->pool : 1);
+}
 
 /* Returns the items of a row. */
 static size_t scored_pieces(const hearth_session *s, const attention_shape *a)
 {
-    return (s->context / a->pool + SCORED_POOLS - 1) / SCORED_POOLS;
+    return (s->context / a->pool + piece_pools(a) - 1) / piece_pools(a);
 }
 
 /* Scores pools from the first one of a page on, page by page: there their keys are so many rows apart, or follow one another where
@@ -193,7 +200,7 @@ static void score_best(kernel_score *score, score_run run, size_t together)
     }
 }
 
-/* Items are pieces of the pools that rows choose among, for each choice of theirs. */
+/* Items are pieces of the pools that rows choose among; all choices of a row read their keys while they are in a cache. */
 static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -204,25 +211,25 @@ static void score_rows(void *context, size_t begin, size_t end, unsigned worker)
     size_t all = choosers(a), heads = a->index.head_count / all, n = a->index.head_length, pieces = scored_pieces(s, a);
     kernel_score *score = s->engine->runtime->kernels.score[kv_formats[s->cache.format].stored];
     for (size_t item = begin; item < end; item++) {
-        size_t choice = c->first * all + item / pieces, row = choice / all, first = item % pieces * SCORED_POOLS;
-        if (!choice_limits(a, b->position[row]))
+        size_t row = item / pieces, batch_row = c->first + row, first = item % pieces * piece_pools(a);
+        if (!choice_limits(a, b->position[batch_row]))
             continue;
-        size_t scored = pools_scored(a, b->position[row]), left = scored > first ? scored - first : 0;
-        if (left == 0)
-            continue;
-        score_run run = {.query = b->choice.query + choice * heads * n,
-                         .weights = b->choice.weight + choice * heads,
-                         .heads = heads,
-                         .cache = kv_head(&s->cache, c->cached, b->sequence[row], 0),
-                         .first = first,
-                         .count = left < SCORED_POOLS ? left : SCORED_POOLS,
-                         .scores = b->choice.scores + item / pieces * (s->context / a->pool) + first};
-        if (a->index.apart)
-            score_best(score, run, a->pool);
-        else if (a->pool > 1)
-            score_pools(score, run, a->pool, a->summary.together > 0);
-        else
-            score(&run);
+        size_t scored = pools_scored(a, b->position[batch_row]), left = scored > first ? scored - first : 0;
+        for (size_t k = 0; k < all && left > 0; k++) {
+            score_run run = {.query = b->choice.query + (batch_row * all + k) * heads * n,
+                             .weights = b->choice.weight + (batch_row * all + k) * heads,
+                             .heads = heads,
+                             .cache = kv_head(&s->cache, c->cached, b->sequence[batch_row], 0),
+                             .first = first,
+                             .count = left < piece_pools(a) ? left : piece_pools(a),
+                             .scores = b->choice.scores + (row * all + k) * (s->context / a->pool) + first};
+            if (a->index.by_head)
+                score_best(score, run, a->pool);
+            else if (a->pool > 1)
+                score_pools(score, run, a->pool, a->summary.together > 0);
+            else
+                score(&run);
+        }
     }
 }
 
@@ -325,7 +332,7 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
         multiply(s, b->normed, count, of_input, products);
     if (keys)
         pool_run(threads, count, 1, place_keys, &c);
-    if (keys && l->attention.pool > 1 && !l->attention.index.apart)
+    if (keys && l->attention.pool > 1 && !l->attention.index.by_head)
         pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;
@@ -335,7 +342,7 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
     for (size_t n; c.first < count; c.first += n) {
         n = count - c.first < CHOICE_ROWS ? count - c.first : CHOICE_ROWS;
         size_t choices = n * choosers(&l->attention);
-        pool_run(threads, choices * scored_pieces(s, &l->attention), 1, score_rows, &c);
+        pool_run(threads, n * scored_pieces(s, &l->attention), 1, score_rows, &c);
         pool_run(threads, choices, 1, choose_rows, &c);
     }
 }

@@ -194,7 +194,8 @@ static void norm_scorers(const recorder *r, const device_norm *w, device_argumen
            UINT(stride), UINT(0), UINT(FINISH_STORE), FLOAT(r->model->hyper.norm_epsilon), FLOAT(1));
 }
 
-/* The same where pools are plain: their positions' own keys are neither normed nor turned; unless there are no keys of pools. */
+/* Does what record_index does where heads weigh the same. Of pools whose keys are means the positions' own are neither normed nor
+ * turned; where each head of keys chooses for itself there are no keys of pools, and those of positions are both. */
 static void record_plain_index(const recorder *r, uint32_t layer)
 {
     const attention_shape *a = &r->model->layers[layer].attention;
@@ -203,7 +204,7 @@ static void record_plain_index(const recorder *r, uint32_t layer)
     scorer own = scorer_of(r, layer);
     if (heads > 0)
         norm_scorers(r, &l->index_query_norm, own.query, heads, length, own.query_stride);
-    if (a->index.apart) {
+    if (a->index.by_head) {
         norm_scorers(r, &l->index_key_norm, own.key, 1, length, own.row.stride);
         place_index(r, layer, a->index.rotary, heads, NO_BUFFER);
         return;
@@ -247,9 +248,9 @@ void record_choose(const recorder *r, uint32_t layer, size_t first, size_t count
            a->index.plain ? NO_BUFFER : weights, BUFFER_FROM(v->cache, at.begin), BUFFER(v->pages),
            UINT(r->s->pages.per_sequence), UINT(device_page_bytes(r->s)), UINT(at.piece_bytes[KV_KEYS]),
            UINT(summaries ? r->s->pages.positions / a->pool : r->s->pages.positions), BUFFER(v->position_scores),
-           UINT(choice_limit(a)), UINT(a->pool), UINT(a->local), UINT(summaries || a->index.apart ? 1 : a->pool),
+           UINT(choice_limit(a)), UINT(a->pool), UINT(a->last_pools), UINT(summaries || a->index.by_head ? 1 : a->pool),
            UINT(heads), UINT(n), UINT(splits), UINT(own.query_stride), UINT(own.row.stride), UINT(first), UINT(count));
     LAUNCH(r, DEVICE_choose, count * choosers(a), BUFFER(v->position_scores), BUFFER(v->seen),
-           UINT(a->chosen / a->pool), UINT(a->pool), UINT(a->local), UINT(choosers(a)), UINT(splits), UINT(first),
+           UINT(a->chosen / a->pool), UINT(a->pool), UINT(a->last_pools), UINT(choosers(a)), UINT(splits), UINT(first),
            UINT(count));
 }

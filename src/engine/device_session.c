@@ -182,7 +182,7 @@ static size_t widest_mixed(const layer_sizes *most)
 }
 
 /* Returns how many scores a row has room for: of whole splits of the context. */
-static size_t scored_pools(const hearth_session *s, const layer_sizes *most)
+static size_t score_room(const hearth_session *s, const layer_sizes *most)
 {
     return items_of(s->context, ATTEND_POSITIONS) * (ATTEND_POSITIONS / (most->pool > 0 ? most->pool : 1));
 }
@@ -250,7 +250,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->low_rank = take(t, DEVICE_MEMORY, w.low_rank, word, of_step);
     v->first_value = take(t, DEVICE_MEMORY, rows * mixing, word, of_step);
     bool chooses = attends && most.index_heads > 0 && choice_matters(s, model_first_choice(s->engine->model));
-    size_t seen = chooses ? rows * most.choosers * choice_words(s) : 0, scored = scored_pools(s, &most);
+    size_t seen = chooses ? rows * most.choosers * choice_words(s) : 0, scored = score_room(s, &most);
     v->index_query =
         take(t, DEVICE_MEMORY, chooses && heads > 0 ? rows * most.index_heads : 0, most.index_length * word, of_step);
     v->position_scores =

@@ -266,14 +266,14 @@ ALWAYS_INLINE void attend(attention a, load_values *load, convert_values *conver
     }
 }
 
-/* Adds what `queries` heads score the positions of a block, at least `least`, to `scores`. */
-ALWAYS_INLINE void add_weighted(const attention *a, const float *weights, float least, size_t count, float *scores)
+/* Adds what `queries` heads score the positions of a block to `scores`; below: NaN stays, and what is below 0. */
+ALWAYS_INLINE void add_weighted(const attention *a, const float *weights, bool below, size_t count, float *scores)
 {
     for (size_t i = 0; i < count; i += LANES) {
         vector sum = load_first(scores + i, count - i);
         for (size_t g = 0; g < a->queries; g++) {
-            vector score = vector_max(load_first(a->scores + g * a->count + i, count - i), vector_of(least));
-            sum = vector_fma(sum, vector_of(weights[g]), score);
+            vector score = load_first(a->scores + g * a->count + i, count - i);
+            sum = vector_fma(sum, vector_of(weights[g]), below ? score : vector_max(score, vector_of(0)));
         }
         store_first(scores + i, count - i, sum);
     }
@@ -299,7 +299,7 @@ ALWAYS_INLINE void score(const score_run *run, attention a, load_values *load, c
                 score_block(&a, &keys, false, load_f32);
             else
                 score_block(&a, &keys, h == 0, load);
-            add_weighted(&a, run->weights + h, run->below ? -INFINITY : 0, n, run->scores + p);
+            add_weighted(&a, run->weights + h, run->below, n, run->scores + p);
         }
     }
 }

@@ -107,7 +107,7 @@ static hearth_status turn_index(const binder *b, uint32_t layer)
         return fail(b->error, HEARTH_FORMAT,
                     "%s: layer %u: rotates %u pairs of heads of %u values that score positions", b->source->path, layer,
                     a->rotary->pairs, a->index.head_length);
-    if (!a->index.plain || a->index.apart)
+    if (!a->index.plain || a->index.by_head)
         return HEARTH_OK;
     rotary *of_pools = &m->rotaries[m->rotary_count - 1];
     if (of_pools->back == 0) {

@@ -302,14 +302,14 @@ typedef struct family {
     bool short_values;              /* values may be shorter than keys, and what heads read has a scale      */
     bool latent_attention;          /* keys and values are compressed (attention_shape.compressed)           */
     bool latent_alike;              /* ... by norms with the model's epsilon; else it is 1e-6                */
-    bool index_alike;               /* so are keys that score positions                                      */
     bool joined_heads;              /* ... and GGUF has the matrix of both as a folder has it (key_value_up) */
     bool chooses_positions;         /* attention sees chosen positions (attention_shape.chosen)              */
     rope_pairing index_pairing;     /* ... which are scored by queries and keys that rotate so ...           */
-    bool index_last;                /* ... in their last values                                              */
+    bool index_last;                /* ... in their last values ...                                          */
+    bool index_alike;               /* ... and whose norms have the model's epsilon; else it is 1e-6         */
     bool pools_positions;           /* ... some together (attention_shape.pool)                              */
     bool pools_plainly;             /* ... by plain means (index_shape.plain)                                */
-    bool chooses_blocks;            /* each head of keys sees blocks of positions that a head of its own chooses (index_shape.apart) */
+    bool chooses_blocks;            /* each head of keys sees blocks of positions that a head of its own chooses (index_shape.by_head) */
     bool summaries;                 /* attention is DeepSeek V4's: one key, windows, maybe summaries (attention_shape.summary) */
 
     layer_mixers mixers;

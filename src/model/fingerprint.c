@@ -98,8 +98,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->summary.together,
                                 a->summary.parts > 1,
                                 l->ffn.router.by_token,
-                                a->index.apart,
-                                a->local};
+                                a->index.by_head,
+                                a->last_pools};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

@@ -63,6 +63,7 @@ static hearth_status refuse_others(const folder_reader *r, const json_t *own)
     static const char gain_key[] = "swiglu_alpha";
     const char *score = "max";
     uint32_t initial = 0;
+    bool chooses = true;
     double gain = 1.702;
     bool found;
     TRY(json_get_number(r->config, gain_key, &gain, &found, r->name, r->error));
@@ -70,6 +71,10 @@ static hearth_status refuse_others(const folder_reader *r, const json_t *own)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is %g, only 1.702 is supported", r->name, gain_key, gain);
     if (!own)
         return HEARTH_OK;
+    TRY(json_get_bool(own, "use_sparse_attention", &chooses, &found, r->name, r->error));
+    if (!chooses)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: use_sparse_attention: is false, which is not supported",
+                    r->name);
     TRY(json_get_string(own, "sparse_score_type", &score, &found, r->name, r->error));
     TRY(json_get_uint(own, "sparse_init_block", &initial, &found, r->name, r->error));
     if (strcmp(score, "max") != 0)

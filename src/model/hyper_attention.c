@@ -211,15 +211,27 @@ static hearth_status read_plain_pool(const hyper_reader *r, uint32_t layer, uint
     return HEARTH_OK;
 }
 
+/* Most blocks that are seen: their positions are far below 2^32. */
 #define BLOCK_LIMIT (1u << 20)
 
-/* Reads which blocks of positions each head of keys sees (index_shape.apart); the first layers, without experts, see everything. */
+/* Reads the heads that score positions. */
+static hearth_status read_scorers(const hyper_reader *r, index_shape *index)
+{
+    static const char heads_key[] = "attention.indexer.head_count", length_key[] = "attention.indexer.key_length";
+    TRY(hyper_size(r, heads_key, &index->head_count, NULL));
+    TRY(hyper_size(r, length_key, &index->head_length, NULL));
+    return index->head_count > 0 && index->head_length > 0 && index->head_length <= HEAD_LIMIT &&
+                   (uint64_t)index->head_count * index->head_length <= HYPER_WIDTH_LIMIT
+               ? HEARTH_OK
+               : hyper_fail(r, HEARTH_FORMAT, length_key, "or attention.indexer.head_count is 0 or too large");
+}
+
+/* Reads which blocks of positions each head of keys sees (index_shape.by_head); the first layers, without experts, see everything. */
 static hearth_status read_blocks(const hyper_reader *r, uint32_t layer, attention_shape *a)
 {
     static const char top_key[] = "attention.indexer.top_k", block_key[] = "attention.indexer.block_size",
-                      local_key[] = "attention.indexer.local_blocks", heads_key[] = "attention.indexer.head_count",
-                      length_key[] = "attention.indexer.key_length";
-    index_shape index = {.plain = true, .apart = true};
+                      local_key[] = "attention.indexer.local_blocks";
+    index_shape index = {.plain = true, .by_head = true};
     uint32_t dense = 0, blocks = 0;
     bool found;
     TRY(hyper_size(r, "leading_dense_block_count", &dense, &found));
@@ -227,21 +239,19 @@ static hearth_status read_blocks(const hyper_reader *r, uint32_t layer, attentio
         return HEARTH_OK;
     TRY(hyper_size(r, top_key, &blocks, NULL));
     TRY(hyper_size(r, block_key, &a->pool, NULL));
-    TRY(hyper_size(r, local_key, &a->local, NULL));
-    TRY(hyper_size(r, heads_key, &index.head_count, NULL));
-    TRY(hyper_size(r, length_key, &index.head_length, NULL));
+    TRY(hyper_size(r, local_key, &a->last_pools, NULL));
+    TRY(read_scorers(r, &index));
     if (a->pool < 2 || KV_PAGE % a->pool != 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, block_key, "is not a power of two from 2 to 128");
-    if (a->local == 0 || a->local >= blocks || blocks > BLOCK_LIMIT)
+    if (a->last_pools == 0 || a->last_pools >= blocks || blocks > BLOCK_LIMIT)
         return hyper_fail(r, HEARTH_UNSUPPORTED, local_key,
                           "is 0, or not below attention.indexer.top_k, or that is too large");
     if (index.head_count != a->kv_head_count)
-        return hyper_fail(r, HEARTH_UNSUPPORTED, heads_key, "differs from attention.head_count_kv");
-    if (index.head_length == 0 || index.head_length > HEAD_LIMIT)
-        return hyper_fail(r, HEARTH_FORMAT, length_key, "is 0 or too large");
+        return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.indexer.head_count",
+                          "differs from attention.head_count_kv");
     if (a->window > 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, "attention.sliding_window", "is there, and positions are chosen");
-    a->chosen = (blocks - a->local) * a->pool;
+    a->chosen = (blocks - a->last_pools) * a->pool;
     a->index = index;
     return HEARTH_OK;
 }
@@ -260,14 +270,9 @@ hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
     if (pool == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "attention.indexer.top_k", &a->chosen, NULL));
-    TRY(hyper_size(r, "attention.indexer.head_count", &index.head_count, NULL));
-    TRY(hyper_size(r, "attention.indexer.key_length", &index.head_length, NULL));
+    TRY(read_scorers(r, &index));
     if (a->chosen == 0)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.top_k", "is 0");
-    if (index.head_count == 0 || index.head_length == 0 || index.head_length > HEAD_LIMIT ||
-        (uint64_t)index.head_count * index.head_length > HYPER_WIDTH_LIMIT)
-        return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length",
-                          "or attention.indexer.head_count is 0 or too large");
     if (a->compressed > 0 && index.head_length < a->head_length - a->compressed)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.key_length", "is less than what rotates");
     TRY(read_pool(r, a, pool));

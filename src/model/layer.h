@@ -32,7 +32,7 @@ typedef struct index_shape {
     const rotary *rotary;               /* of its queries and keys: the angles of attention       */
     bool plain;                         /* heads weigh the same, and queries are made of the layer's input and normed; keys of
                                            pools are plain means, which are normed and turned ... */
-    bool apart;                         /* ... or there are none, as each head of keys sees what a head of its own chooses */
+    bool by_head;                       /* ... or there are none, as each head of keys sees what a head of its own chooses */
     const rotary *pool_rotary;          /* of means, by the last token of a pool: the angles of its first          */
 } index_shape;
 
@@ -97,14 +97,14 @@ typedef struct attention_shape {
      * is plain, and is normed and turned to the pool's first position; then heads weigh the same, and their queries are made of the
      * layer's input (index_shape.plain).
      *
-     * In others (MiniMax Sparse Attention) each head of keys sees what a head of its own chooses (index_shape.apart): there the score of
+     * In others (MiniMax Sparse Attention) each head of keys sees what a head of its own chooses (index_shape.by_head): there the score of
      * a pool is the best query . key of its positions, which may be below 0, and keys are normed and turned as queries are. The last
-     * `local` pools, with that of the token, are seen in any case.
+     * `last_pools` pools, with that of the token, are seen in any case.
      *
      * Where there are summaries, a pool is a summary, and these are chosen: of keys so many `chosen / pool`. What scores them are
      * summaries, too, with keys of the length of index_shape. */
     uint32_t chosen;                    /* 0: all                                                 */
-    uint32_t local;                     /* 0: those after the last whole pool are seen            */
+    uint32_t last_pools;                /* 0: those after the last whole pool are seen            */
     uint32_t pool;                      /* positions that share a score, and are chosen together; 1 */
     uint32_t chosen_back;               /* the layer so many layers before has chosen them; 0: this one does */
     index_shape index;                  /* all zero where it does not                             */
@@ -658,23 +658,23 @@ static inline cached_keys index_keys(const attention_shape *a)
 /* Returns what is read of those to score so many positions together. */
 static inline cached_keys scored_keys(const attention_shape *a)
 {
-    return (cached_keys){a->index.head_count > 0, a->index.head_length, 0, a->index.apart ? 1 : a->pool};
+    return (cached_keys){a->index.head_count > 0, a->index.head_length, 0, a->index.by_head ? 1 : a->pool};
 }
-/* Returns the most positions that a token sees of chosen ones, those after the last pool, or of the last ones: the first token with as many before it
- * does not see them all. 0: they are not chosen. */
+/* Returns the most positions that a token sees which chooses: the chosen ones, and those that it sees in any case. Tokens before that
+ * position see everything. 0: they are not chosen. */
 static inline uint32_t choice_limit(const attention_shape *a)
 {
-    return a->chosen > 0 ? a->chosen + (a->local > 0 ? a->local * a->pool : a->pool - 1) : 0;
+    return a->chosen > 0 ? a->chosen + (a->last_pools > 0 ? a->last_pools * a->pool : a->pool - 1) : 0;
 }
 /* Returns how many pools the token at a position chooses among. Needs chosen positions, and a position from choice_limit on. */
 static inline uint32_t pools_scored(const attention_shape *a, uint32_t position)
 {
-    return a->local > 0 ? position / a->pool + 1 - a->local : (position + 1) / a->pool;
+    return a->last_pools > 0 ? position / a->pool + 1 - a->last_pools : (position + 1) / a->pool;
 }
 /* Returns how many choices a token makes. */
 static inline uint32_t choosers(const attention_shape *a)
 {
-    return a->index.apart ? a->index.head_count : 1;
+    return a->index.by_head ? a->index.head_count : 1;
 }
 /* Returns the most positions that a token sees; 0: all up to its own. */
 static inline uint32_t attention_sees(const attention_shape *a)

@@ -71,10 +71,10 @@ KERNEL(finish_pools, P_FINISH_POOLS)
 /* ------------------------------------------------------------------ scores */
 
 /* Returns how many pools a row chooses among that sees the position. */
-INLINE uint scored_pools(uint position, uint pool, uint last)
+INLINE uint pools_scored(uint position, uint pool, uint last_pools)
 {
     uint whole = (position + 1) / pool, all = position / pool + 1;
-    return last == 0 ? whole : all > last ? all - last : 0;
+    return last_pools == 0 ? whole : all > last_pools ? all - last_pools : 0;
 }
 
 /* Returns the best of the scores of a pool's positions; NaN is the best. */
@@ -90,17 +90,17 @@ INLINE float best_of(LOCAL const float *scores, uint count)
  * time, for which attend_keys reads them again: they are in a cache by then. A lane keeps the sums of its keys in `totals`. */
 INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL const float *query,
                             GLOBAL const float *weights, GLOBAL const uchar *keys, cache_pages pages,
-                            GLOBAL float *scores, uint limit, uint pool, uint last, uint apart, uint heads, uint length,
+                            GLOBAL float *scores, uint limit, uint pool, uint last_pools, uint apart, uint heads, uint length,
                             uint splits, uint stride_q, uint stride_w, uint first_row, uint most_rows, uint group,
                             uint groups, LOCAL float *parts, LOCAL float *totals)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0;
-    uint most = ATTEND_POSITIONS / pool, choosers = last > 0 ? heads : 1, together = heads / choosers;
+    uint most = ATTEND_POSITIONS / pool, choosers = last_pools > 0 ? heads : 1, together = heads / choosers;
     uint items = attend_rows(step, first_row, most_rows) * choosers * splits;
     for (uint item = group; item < items; item += groups) {
         uint t = first_row + item / splits / choosers, chooser = item / splits % choosers, position = step->row[t].position;
-        uint first = item % splits * most, all = scored_pools(position, pool, last);
-        uint pools_here = first < all ? least(most, all - first) : 0, count = last > 0 ? pools_here * pool : pools_here;
+        uint first = item % splits * most, all = pools_scored(position, pool, last_pools);
+        uint pools_here = first < all ? least(most, all - first) : 0, count = last_pools > 0 ? pools_here * pool : pools_here;
         if (position < limit || count == 0)
             continue;
         size_t begin = cache_page(&pages, step->row[t].sequence, first * pool);
@@ -117,13 +117,13 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
                     float score = 0.0f;
                     for (uint member = 0; member < team; member++)
                         score += parts[(q * ATTEND_POSITIONS + p) * team + member];
-                    score = last > 0 || score > 0.0f ? score : 0.0f;
+                    score = last_pools > 0 || score > 0.0f ? score : 0.0f;
                     totals[p] = FMA(weights ? weights[(size_t)t * stride_w + h + q] : 1.0f, score, totals[p]);
                 }
             BARRIER(); /* before the next heads overwrite parts */
         }
         for (uint p = LANE; p < pools_here; p += LANES)
-            scores[(size_t)item * most + p] = last > 0 ? best_of(totals + p * pool, pool) : totals[p];
+            scores[(size_t)item * most + p] = last_pools > 0 ? best_of(totals + p * pool, pool) : totals[p];
         BARRIER(); /* before the next item overwrites totals */
     }
 }
@@ -134,7 +134,7 @@ INLINE void score_positions(uint format, GLOBAL const step_record *step, GLOBAL 
         LOCAL_ARRAY(float, parts, ATTEND_SCRATCH);                                                                 \
         LOCAL_ARRAY(float, totals, ATTEND_POSITIONS);                                                              \
         cache_pages cache = {pages, table, page_bytes, piece_bytes, positions, length, piece_bytes};               \
-        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, last, apart, heads, length, \
+        score_positions(FORMAT, step, query, weights, keys, cache, scores, limit, pool, last_pools, apart, heads, length, \
                         splits, stride_q, stride_w, first_row, most_rows, GROUP, GROUPS, parts, totals);           \
     }
 X(score_positions_f32, CACHE_F32)
@@ -208,7 +208,7 @@ KERNEL(choose, P_CHOOSE)
     LOCAL_ARRAY(uint, stretches, MOST_LANES / COMPACT_STRETCH + 1);
     uint items = attend_rows(step, first_row, most_rows) * choosers;
     for (uint item = GROUP; item < items; item += GROUPS) {
-        uint position = step->row[first_row + item / choosers].position, n = scored_pools(position, pool, last), rank = 0;
+        uint position = step->row[first_row + item / choosers].position, n = pools_scored(position, pool, last_pools), rank = 0;
         GLOBAL const float *row = scores + (size_t)item * splits * (ATTEND_POSITIONS / pool);
         if (n <= chosen)
             continue;

@@ -221,7 +221,8 @@
 
 /* Hyper-connections (stream_connection in model/layer.h): `states` is [T][streams][columns], and a token has M = streams *
  * (2 + streams) weights: before [streams], after [streams], mix [streams][streams]; with `steps` or `mixed` 0 M is 2 * streams, and
- * each stream is mixed of itself alone.
+ * each stream is mixed of itself alone. `after` is a logistic function times magnitude; epsilon is added to `before`, to `mix`, and,
+ * where nothing is mixed, to `after`.
  *
  * weights [T][M] are the products of a matrix with the states of each token, and become the weights by base [M] and scale [3], or 2.
  * items: R */
@@ -339,18 +340,18 @@
  * could see = sum over heads of weight * max(0, query . key). query [T][stride_q], of which heads * length are used; weights
  * [T][stride_w], of which heads are, NULL: 1; keys have one head.   items: most_rows * splits
  *
- * With `last` > 0 each head scores for itself, by the best query . key of a pool's positions, NaN being the best; apart is 1, and of
+ * With `last_pools` > 0 each head scores for itself, by the best query . key of a pool's positions, NaN being the best; apart is 1, weights are NULL, and of
  * the pools up to the row's own so many last ones are not scored: scores [most_rows][heads][splits][ATTEND_POSITIONS / pool].
  * items: most_rows * heads * splits */
 #define P_SCORE_POSITIONS(B, V, F)                                                                             \
     B(const float, query) B(const float, weights) B(const uchar, keys) B(const uint, pages) P_PAGES(V) B(float, scores) \
-        V(limit) V(pool) V(last) V(apart) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
+        V(limit) V(pool) V(last_pools) V(apart) V(heads) V(length) V(splits) V(stride_q) V(stride_w) V(first_row) V(most_rows)
 /* Sets the bits of the positions of the `chosen` pools with the highest scores, of equal ones the first, and of those after the last
  * scored pool, in seen [T][choosers][splits][SPLIT_WORDS]: bit p % 32 of word p / 32 is of position p. The other ones of the row's
  * splits become 0. Rows with no more such pools see everything. scores [most_rows][choosers] as above; NaN is the highest.
  * items: most_rows * choosers */
 #define P_CHOOSE(B, V, F) \
-    B(const float, scores) B(uint, seen) V(chosen) V(pool) V(last) V(choosers) V(splits) V(first_row) V(most_rows)
+    B(const float, scores) B(uint, seen) V(chosen) V(pool) V(last_pools) V(choosers) V(splits) V(first_row) V(most_rows)
 #define SPLIT_WORDS (ATTEND_POSITIONS / 32)
 /* attend, without windows and with values as long as keys, of which rows from the position `limit` on see the positions
  * whose bits are set: those of the only chooser, or each key/value head those of its own. items: as attend */
