@@ -10,6 +10,8 @@
 /* exp of a device: OpenCL allows 3 units in the last place (6 EPSILON), CUDA's base-2 instruction and what leads to it
  * need 6, too. */
 #define EXP_ERROR (8 * EPSILON)
+/* log(1 + exp(x)) of a device: the rounding of its series, nine terms of one sign, comes on top. */
+#define SOFTPLUS_ERROR (EXP_ERROR + 16 * EPSILON)
 /* tanh of a device: 1 - 2 / (exp(2 x) + 1), from x = 0.4 on. There the quotient is 0.62, off by 8 EPSILON of exp times
  * 0.69, its share of the sum, and by two operations; that is 4.7 EPSILON of a result of 0.38, and one rounding more. */
 #define TANH_ERROR (16 * EPSILON)

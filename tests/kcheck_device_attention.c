@@ -247,9 +247,6 @@ static uint32_t gate_length(const shape *p, const attended *a)
     return a->by_head ? 1 : (uint32_t)p->value_length;
 }
 
-/* softplus_of errs as exp does, and by the rounding of its series. */
-#define SOFTPLUS_ERROR (EXP_ERROR + 16 * EPSILON)
-
 /* Returns the first position that a row sees of [0, end). */
 static size_t first_seen(const attended *a, size_t end)
 {

@@ -8,8 +8,6 @@
 
 /* A logistic function of x that is off by at most this share: exp, a sum and a quotient. */
 #define SIGMOID_ERROR (EXP_ERROR + 4 * EPSILON)
-/* log(1 + exp(x)) likewise, without the error of exp: its series has nine terms of one sign. */
-#define SOFTPLUS_ERROR (EXP_ERROR + 16 * EPSILON)
 
 static inline double sigmoid(double x)
 {
