@@ -69,8 +69,8 @@ static void describe_seen(char *out, size_t size, const attention_shape *a, uint
     }
     if (a->index.by_head) {
         say(out, size,
-            ", each of keys sees %u blocks of %u positions that one of %u heads of %u chooses, and the last %u",
-            a->chosen / a->pool, a->pool, a->index.head_count, a->index.head_length, a->last_pools);
+            "; each head of keys sees %u blocks of %u positions that a head of %u of its own chooses, and the last %u",
+            a->chosen / a->pool, a->pool, a->index.head_length, a->last_pools);
         return;
     }
     if (a->index.head_count > 0)
