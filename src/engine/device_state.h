@@ -314,6 +314,12 @@ hearth_status device_pages_tell(const hearth_session *s, uint32_t sequence, hear
 /* Returns the most rows of a step of a program. */
 size_t device_program_rows(const hearth_session *s, program_kind kind);
 
+/* In device_buffers.c. Creates all buffers that a session has on the device, and the pinned ones for the bus; what was created before a
+ * failure is in ds->buffers. Needs the device lock. */
+hearth_status device_buffers_create(const hearth_session *s, device_session *ds, hearth_error *error);
+/* Returns the shapes of the device's recurrent layers. */
+const recurrent_shape *const *device_recurrent_shapes(const hearth_session *s);
+
 /* Records a program unless it exists already; needs the device lock. Those that every session needs are recorded at creation,
  * others on first use; their buffers exist from the beginning. */
 hearth_status device_need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error);
