@@ -1,10 +1,10 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
- * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
- * huggingface_parts.c (layers that lack parts), huggingface_layers.c (what else differs between layers),
- * huggingface_step.c (Step 3.5's own settings),
- * huggingface_latent.c (latent attention), huggingface_summaries.c (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next),
- * huggingface_tensor.c (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three
- * values). */
+ * huggingface_experts.c (experts), huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block),
+ * huggingface_delta.c (lists of mixers), huggingface_parts.c (layers that lack parts), huggingface_layers.c (what
+ * else differs between layers), huggingface_step.c, huggingface_mimo.c and huggingface_minimax.c (what Step 3.5,
+ * MiMo V2 and MiniMax M3 say in their own way), huggingface_latent.c (latent attention), huggingface_summaries.c
+ * (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next), huggingface_tensor.c
+ * (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -56,6 +56,10 @@ hearth_status folder_get_positive(const folder_reader *r, const json_t *object, 
 /* Checks a list in the config, with a 0 for each layer that is an exception, against the family's pattern; it may be
  * absent. HEARTH_UNSUPPORTED: a layer differs. */
 hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern);
+
+/* In huggingface_experts.c. Reads the experts, how they are chosen, and which layers have them; nothing where there are none, but the
+ * neurons of a network that is called shared although there are no experts. */
+hearth_status folder_read_experts(folder_reader *r);
 
 /* The list of what each layer has, as objects, in config.json. */
 #define BLOCK_CONFIGS "block_configs"

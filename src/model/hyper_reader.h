@@ -1,5 +1,6 @@
 /* hyper_reader.h - what the files share that read hyperparameters: hyper.c, hyper_attention.c for attention,
- * hyper_mixer.c for other mixers, hyper_ngrams.c for n-grams and hyper_summaries.c for summaries. */
+ * hyper_mixer.c for other mixers, hyper_networks.c for networks and experts, hyper_ngrams.c for n-grams and
+ * hyper_summaries.c for summaries. */
 #ifndef MODEL_HYPER_READER_H
 #define MODEL_HYPER_READER_H
 
@@ -44,6 +45,12 @@ hearth_status hyper_read_shared_keys(const hyper_reader *r);
 hearth_status hyper_read_rotation(const hyper_reader *r);
 /* Reads how scores grow with the position: by the logarithm of how often it contains the original context. */
 hearth_status hyper_read_growth(const hyper_reader *r);
+
+/* In hyper_networks.c. Reads the FFN activation. llama.cpp derives it from the architecture; files of ReLU models name it;
+ * PowerInfer's files are all ReLU. */
+hearth_status hyper_read_activation(const hyper_reader *r, ffn_shape *f, const char *override);
+/* Gives layers their experts and limits of their activations. Refuses layers of a kind that the family does not have. */
+hearth_status hyper_read_networks(const hyper_reader *r);
 
 /* In hyper_summaries.c. Reads what DeepSeek V4's attention has that others have not: summaries, which of them are chosen, and matrices
  * of groups of heads. */
