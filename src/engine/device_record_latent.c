@@ -107,7 +107,7 @@ void record_latent_results(const recorder *r, uint32_t layer, mixer_row row)
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const attention_shape *a = &r->model->layers[layer].attention;
     size_t rotated = a->head_length - a->compressed;
-    head_values gates = {NULL};
+    head_values gates = {0};
     if (a->gate_length > 1) /* a gate for all of a head's values has been applied to what it has read */
         gates = (head_values){r->v->projected, row.at[MIXER_GATE], row.stride, a->value_length};
     multiply_heads(r, &l->value_up, a->head_count, a->value_length,

@@ -134,7 +134,7 @@ KERNEL(weigh_connections, P_WEIGH_CONNECTIONS)
         float mean = DIVIDE(group_sum(squares, shared), (float)n);
         float factor = DIVIDE(1.0f, SQRT(mean + norm_epsilon));
         for (uint i = LANE; i < all; i += LANES) {
-            uint part = least(i / streams, 2);
+            uint part = i < streams ? 0 : i < 2 * streams ? 1 : 2; /* of the weights: before, after, mix */
             float value = FMA(own[i] * factor, scale[part], base[i]);
             float share = part < 2 ? sigmoid_of(value) * (part == 1 ? magnitude : 1.0f) : value;
             w[i] = part == 0 || steps == 0 ? share + epsilon : share;
