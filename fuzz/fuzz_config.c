@@ -5,6 +5,7 @@
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
  * Covers: src/model/huggingface_delta.c
+ * Covers: src/model/huggingface_experts.c
  * Covers: src/model/huggingface_family.c
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
@@ -21,6 +22,7 @@
  * Covers: src/model/hyper.c
  * Covers: src/model/hyper_attention.c
  * Covers: src/model/hyper_mixer.c
+ * Covers: src/model/hyper_networks.c
  * Covers: src/model/hyper_ngrams.c
  * Covers: src/model/hyper_summaries.c
  * Covers: src/model/rope.c
@@ -223,8 +225,8 @@ static bool meets_needs(const family *f, const tensor_rule *r, const char *sets,
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
- * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, m experts as blocks of 4
- * bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
+ * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, 2 likewise with powers of
+ * two as scales and experts of 4 bits, m experts as blocks of 4 bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
  * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
@@ -282,6 +284,27 @@ static hearth_status add_f8(checkpoint *c, const stored_tensor *t)
     scales.size_bytes = scales.shape[0] * scales.shape[1] * sizeof(*values);
     TRY(checkpoint_add_tensor(c, &codes, NULL));
     return checkpoint_add_tensor(c, &scales, NULL);
+}
+
+/* Adds a matrix as DeepSeek V4's folders have it, with powers of two as scales: of an expert rows of one block of 4 bits, of others
+ * floats of 8 bits. */
+static hearth_status add_with_powers(checkpoint *c, const stored_tensor *t, bool expert)
+{
+    char name[TENSOR_NAME_SIZE + 16];
+    size_t plain = strlen(t->name) - strlen("weight");
+    snprintf(name, sizeof(name), "%.*sscale", (int)plain, t->name);
+    stored_tensor codes = *t, scales = *t;
+    codes.format = scales.format = FORMAT_STORED_COUNT;
+    codes.foreign = expert ? "I8" : "F8_E4M3";
+    codes.shape[0] = expert ? 16 : t->shape[0];
+    codes.size_bytes = codes.shape[0] * codes.shape[1];
+    scales.name = name;
+    scales.foreign = "F8_E8M0";
+    scales.shape[0] = expert ? 1 : (t->shape[0] + 3) / 4;
+    scales.shape[1] = expert ? t->shape[1] : (t->shape[1] + 1) / 2;
+    scales.size_bytes = scales.shape[0] * scales.shape[1];
+    TRY(checkpoint_add_tensor(c, &codes, NULL));
+    return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scales, NULL);
 }
 
 /* Adds matrices of all experts as blocks of 4 bits and their scales: of `rows` rows of one block. */
@@ -369,7 +392,9 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         bool of_layer = folder && t.rank == 2 && strchr(r->folder_name, '%');
         if (checkpoint_find_tensor(c, name)) /* two rules may have one name */
             continue;
-        if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)
+        if (of_layer && has_letter(sets, '2') && strstr(name, ".weight"))
+            TRY(add_with_powers(c, &t, r->flags & TENSOR_EXPERTS));
+        else if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)
             TRY(add_blocks(c, name, r->flags & TENSOR_TRANSPOSED ? columns : rows));
         else
             TRY(of_layer && has_letter(sets, 'f') ? add_f8(c, &t) : checkpoint_add_tensor(c, &t, NULL));
