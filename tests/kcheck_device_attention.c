@@ -576,32 +576,24 @@ static void check_attend_gathered(check *c, device *d, device_kernel kernel, num
     }
 }
 
+static void check_attend_seen(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    check_attend(c, d, kernel, format, false, rng);
+}
+
+static void check_attend_chosen(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng)
+{
+    check_attend(c, d, kernel, format, true, rng);
+}
+
 void check_device_attention(check *c, device *d, uint64_t *rng)
 {
-    check_begin(c, "place_f32");
-    check_place(c, d, DEVICE_place_f32, FORMAT_F32, rng);
-    check_begin(c, "place_f16");
-    check_place(c, d, DEVICE_place_f16, FORMAT_F16, rng);
-    check_begin(c, "place_q8_0");
-    check_place(c, d, DEVICE_place_q8_0, FORMAT_Q8_0, rng);
+    static const cache_check all[] = {OF_ALL_FORMATS(place, check_place), OF_ALL_FORMATS(attend, check_attend_seen),
+                                      OF_ALL_FORMATS(attend_chosen, check_attend_chosen),
+                                      OF_ALL_FORMATS(attend_gathered, check_attend_gathered)};
+    run_cache_checks(c, d, all, COUNT_OF(all), rng);
+    check_begin(c, "place_q8_0 of what it cannot hold");
     check_faults(c, d);
-    check_begin(c, "attend_f32, attend_join");
-    check_attend(c, d, DEVICE_attend_f32, FORMAT_F32, false, rng);
-    check_begin(c, "attend_f16, attend_join");
-    check_attend(c, d, DEVICE_attend_f16, FORMAT_F16, false, rng);
+    check_begin(c, "attend_f16 in a long context");
     check_long_context(c, d, rng);
-    check_begin(c, "attend_q8_0, attend_join");
-    check_attend(c, d, DEVICE_attend_q8_0, FORMAT_Q8_0, false, rng);
-    check_begin(c, "attend_chosen_f32");
-    check_attend(c, d, DEVICE_attend_chosen_f32, FORMAT_F32, true, rng);
-    check_begin(c, "attend_chosen_f16");
-    check_attend(c, d, DEVICE_attend_chosen_f16, FORMAT_F16, true, rng);
-    check_begin(c, "attend_chosen_q8_0");
-    check_attend(c, d, DEVICE_attend_chosen_q8_0, FORMAT_Q8_0, true, rng);
-    check_begin(c, "attend_gathered_f32");
-    check_attend_gathered(c, d, DEVICE_attend_gathered_f32, FORMAT_F32, rng);
-    check_begin(c, "attend_gathered_f16");
-    check_attend_gathered(c, d, DEVICE_attend_gathered_f16, FORMAT_F16, rng);
-    check_begin(c, "attend_gathered_q8_0");
-    check_attend_gathered(c, d, DEVICE_attend_gathered_q8_0, FORMAT_Q8_0, rng);
 }

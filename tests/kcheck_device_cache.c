@@ -177,3 +177,11 @@ void *random_cache(const shape *p, uint64_t *rng)
         }
     return cache;
 }
+
+void run_cache_checks(check *c, device *d, const cache_check *all, size_t count, uint64_t *rng)
+{
+    for (size_t i = 0; i < count; i++) {
+        check_begin(c, all[i].name);
+        all[i].run(c, d, all[i].kernel, all[i].format, rng);
+    }
+}

@@ -47,4 +47,23 @@ void copy_key(const shape *to_shape, void *to, key_place to_place, const shape *
 /* Returns a cache whose values are of ordinary size, whatever lies where. */
 void *random_cache(const shape *p, uint64_t *rng);
 
+/* A check of a kernel of which there is one for each format of the cache. */
+typedef struct cache_check {
+    const char *name;
+    device_kernel kernel;
+    number_format format;
+    void (*run)(check *c, device *d, device_kernel kernel, number_format format, uint64_t *rng);
+} cache_check;
+
+/* The checks of all formats of a kernel. */
+#define OF_ALL_FORMATS(kernel, run)                               \
+    {#kernel "_f32", DEVICE_##kernel##_f32, FORMAT_F32, run},     \
+        {#kernel "_f16", DEVICE_##kernel##_f16, FORMAT_F16, run}, \
+    {                                                             \
+#kernel "_q8_0", DEVICE_##kernel##_q8_0, FORMAT_Q8_0, run \
+    }
+
+/* Runs them one after the other. */
+void run_cache_checks(check *c, device *d, const cache_check *all, size_t count, uint64_t *rng);
+
 #endif

@@ -314,20 +314,9 @@ static void check_finish_pools(check *c, device *d, uint64_t *rng)
 
 void check_device_choice(check *c, device *d, uint64_t *rng)
 {
-    static const struct {
-        const char *pools, *scores;
-        device_kernel pool, score;
-        number_format format;
-    } all[] = {
-        {"pool_keys_f32", "score_positions_f32", DEVICE_pool_keys_f32, DEVICE_score_positions_f32, FORMAT_F32},
-        {"pool_keys_f16", "score_positions_f16", DEVICE_pool_keys_f16, DEVICE_score_positions_f16, FORMAT_F16},
-        {"pool_keys_q8_0", "score_positions_q8_0", DEVICE_pool_keys_q8_0, DEVICE_score_positions_q8_0, FORMAT_Q8_0}};
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        check_begin(c, all[i].pools);
-        check_pool_keys(c, d, all[i].pool, all[i].format, rng);
-        check_begin(c, all[i].scores);
-        check_score_positions(c, d, all[i].score, all[i].format, rng);
-    }
+    static const cache_check all[] = {OF_ALL_FORMATS(pool_keys, check_pool_keys),
+                                      OF_ALL_FORMATS(score_positions, check_score_positions)};
+    run_cache_checks(c, d, all, COUNT_OF(all), rng);
     check_begin(c, "finish_pools");
     check_finish_pools(c, d, rng);
     check_begin(c, "choose");

@@ -234,12 +234,8 @@ static void check_gather(check *c, device *d, device_kernel kernel, number_forma
 
 void check_device_summaries(check *c, device *d, uint64_t *rng)
 {
+    static const cache_check all[] = {OF_ALL_FORMATS(gather, check_gather)};
     check_begin(c, "summarise");
     check_summarise(c, d, rng);
-    check_begin(c, "gather_f32");
-    check_gather(c, d, DEVICE_gather_f32, FORMAT_F32, rng);
-    check_begin(c, "gather_f16");
-    check_gather(c, d, DEVICE_gather_f16, FORMAT_F16, rng);
-    check_begin(c, "gather_q8_0");
-    check_gather(c, d, DEVICE_gather_q8_0, FORMAT_Q8_0, rng);
+    run_cache_checks(c, d, all, COUNT_OF(all), rng);
 }

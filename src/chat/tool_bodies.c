@@ -340,14 +340,20 @@ static tool_reading put_pair(const tool_tags *tags, span *text, json_t *paramete
     return ok ? TOOL_READ : TOOL_NO_MEMORY;
 }
 
+/* Cuts the end of the mark of a name off. */
+static void skip_mark_end(span *body)
+{
+    while (body->size > 0 && (is_white(body->data[0]) || is_one_of(body->data[0], "\">")))
+        *body = skip(*body, 1);
+}
+
 tool_reading tool_read_tagged(const tool_convention *c, span body, const json_t *tools, json_t *out)
 {
     buffer arguments = {0};
     span name = take_name(&body);
     json_t *parameters = find_parameters(tools, name);
     tool_reading read = buffer_put(&arguments, "{", 1) ? TOOL_READ : TOOL_NO_MEMORY;
-    while (body.size > 0 && (is_white(body.data[0]) || is_one_of(body.data[0], "\">"))) /* the end of the name's mark */
-        body = skip(body, 1);
+    skip_mark_end(&body);
     for (; read == TOOL_READ && body.size > 0; body = skip_white(body))
         read = put_pair(c->tags, &body, parameters, &arguments);
     if (read == TOOL_READ)
@@ -457,8 +463,7 @@ tool_reading tool_read_nested(const tool_convention *c, span body, const json_t 
     json_t *parameters = find_parameters(tools, name), *schema = json_object();
     bool ok = schema && (!parameters || json_object_set(schema, properties, parameters) == 0);
     tool_reading read = ok ? TOOL_READ : TOOL_NO_MEMORY;
-    while (body.size > 0 && (is_white(body.data[0]) || is_one_of(body.data[0], "\">"))) /* the end of the name's mark */
-        body = skip(body, 1);
+    skip_mark_end(&body);
     if (read == TOOL_READ)
         read = put_elements(c->tags, &body, false, schema, 0, &arguments);
     if (read == TOOL_READ)

@@ -332,7 +332,7 @@ void choice_make(hearth_session *s, uint32_t layer, size_t count)
         multiply(s, b->normed, count, of_input, products);
     if (keys)
         pool_run(threads, count, 1, place_keys, &c);
-    if (keys && l->attention.pool > 1 && !l->attention.index.by_head)
+    if (makes_pool_keys(&l->attention))
         pool_run(threads, count, 1, pool_keys, &c);
     if (!limited)
         return;

@@ -1,5 +1,5 @@
-/* device_state.h - what a session has on a device; shared by device_session.c, device_pages.c and
- * device_record.c. */
+/* device_state.h - what a session has on a device; shared by device_session.c, device_buffers.c, device_step.c, device_pages.c and
+ * those that record programs. */
 #ifndef ENGINE_DEVICE_STATE_H
 #define ENGINE_DEVICE_STATE_H
 

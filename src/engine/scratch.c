@@ -125,8 +125,8 @@ static void take_choice(layout *l, const hearth_session *s, choice_buffers *b, c
     }
     b->page_count = chosen > 0 ? chosen / KV_PAGE + 1 : 0;
     b->key = take(l, here ? rows * most->index_length : 0, sizeof *b->key);
-    b->gate = take(l, here && most->pool > 1 ? rows * most->index_length : 0, sizeof *b->gate);
-    b->pooled = take(l, here && most->pool > 1 ? threads * POOL_BUFFERS * most->index_length : 0, sizeof *b->pooled);
+    b->gate = take(l, here ? rows * most->pooled : 0, sizeof *b->gate);
+    b->pooled = take(l, here ? threads * POOL_BUFFERS * most->pooled : 0, sizeof *b->pooled);
     b->weight = take(l, scored * most->index_heads, sizeof *b->weight);
     b->query = take(l, scored * most->index_heads * most->index_length, sizeof *b->query);
     b->scores =

@@ -538,6 +538,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.head_out = most(s.head_out, most(most(a->compressed, a->value_length), a->output_rank));
         s.summary = most(s.summary, a->summary.parts * most(a->head_length, a->index.head_length));
         s.chosen = most(s.chosen, choice_limit(a));
+        s.pooled = most(s.pooled, makes_pool_keys(a) ? a->index.head_length : 0);
         s.pool = most(s.pool, a->pool);
         s.choosers = most(s.choosers, choosers(a));
         s.index_heads = most(s.index_heads, a->index.head_count);

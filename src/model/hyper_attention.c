@@ -214,8 +214,7 @@ static hearth_status read_plain_pool(const hyper_reader *r, uint32_t layer, uint
 /* Most blocks that are seen: their positions are far below 2^32. */
 #define BLOCK_LIMIT (1u << 20)
 
-/* Reads the heads that score positions. */
-static hearth_status read_scorers(const hyper_reader *r, index_shape *index)
+hearth_status hyper_read_scorers(const hyper_reader *r, index_shape *index)
 {
     static const char heads_key[] = "attention.indexer.head_count", length_key[] = "attention.indexer.key_length";
     TRY(hyper_size(r, heads_key, &index->head_count, NULL));
@@ -240,7 +239,7 @@ static hearth_status read_blocks(const hyper_reader *r, uint32_t layer, attentio
     TRY(hyper_size(r, top_key, &blocks, NULL));
     TRY(hyper_size(r, block_key, &a->pool, NULL));
     TRY(hyper_size(r, local_key, &a->last_pools, NULL));
-    TRY(read_scorers(r, &index));
+    TRY(hyper_read_scorers(r, &index));
     if (a->pool < 2 || KV_PAGE % a->pool != 0)
         return hyper_fail(r, HEARTH_UNSUPPORTED, block_key, "is not a power of two from 2 to 128");
     if (a->last_pools == 0 || a->last_pools >= blocks || blocks > BLOCK_LIMIT)
@@ -270,7 +269,7 @@ hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer)
     if (pool == 0)
         return HEARTH_OK;
     TRY(hyper_size(r, "attention.indexer.top_k", &a->chosen, NULL));
-    TRY(read_scorers(r, &index));
+    TRY(hyper_read_scorers(r, &index));
     if (a->chosen == 0)
         return hyper_fail(r, HEARTH_FORMAT, "attention.indexer.top_k", "is 0");
     if (a->compressed > 0 && index.head_length < a->head_length - a->compressed)

@@ -36,6 +36,8 @@ hearth_status hyper_fail(const hyper_reader *r, hearth_status status, const char
 hearth_status hyper_read_heads(const hyper_reader *r, uint32_t layer);
 /* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
 hearth_status hyper_read_attention(const hyper_reader *r, uint32_t layer);
+/* Reads the number and the length of the heads that score positions. */
+hearth_status hyper_read_scorers(const hyper_reader *r, index_shape *index);
 /* Reads how many positions it chooses, and by which heads (attention_shape.chosen). */
 hearth_status hyper_read_choice(const hyper_reader *r, uint32_t layer);
 /* Finds whose keys and values the last layers read: those of the last layer of their kind, with a window or without, that

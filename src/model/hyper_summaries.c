@@ -24,17 +24,12 @@ static hearth_status read_ranks(const hyper_reader *r, attention_shape *a)
 /* Reads which summaries a token sees, and what scores them. */
 static hearth_status read_choice(const hyper_reader *r, attention_shape *a)
 {
-    static const char count_key[] = "attention.indexer.top_k", heads_key[] = "attention.indexer.head_count",
-                      length_key[] = "attention.indexer.key_length";
+    static const char count_key[] = "attention.indexer.top_k";
     uint32_t count = 0;
     TRY(hyper_size(r, count_key, &count, NULL));
-    TRY(hyper_size(r, heads_key, &a->index.head_count, NULL));
-    TRY(hyper_size(r, length_key, &a->index.head_length, NULL));
+    TRY(hyper_read_scorers(r, &a->index));
     if (count == 0 || (uint64_t)count * a->summary.together > HYPER_WIDTH_LIMIT)
         return hyper_fail(r, HEARTH_FORMAT, count_key, "is 0 or too large");
-    if (a->index.head_count == 0 || a->index.head_length == 0 || a->index.head_length > HEAD_LIMIT ||
-        (uint64_t)a->index.head_count * a->index.head_length > HYPER_WIDTH_LIMIT)
-        return hyper_fail(r, HEARTH_FORMAT, length_key, "or attention.indexer.head_count is 0 or too large");
     a->pool = a->summary.together;
     a->chosen = count * a->pool;
     return HEARTH_OK;

@@ -649,9 +649,14 @@ static inline cached_keys summary_keys(const attention_shape *a)
 {
     return (cached_keys){a->summary.together > 0, a->head_length, 0, a->summary.together};
 }
+/* Returns whether keys are made of those of pools, to score these by. */
+static inline bool makes_pool_keys(const attention_shape *a)
+{
+    return a->pool > 1 && !a->index.by_head && a->summary.together == 0;
+}
 static inline cached_keys index_keys(const attention_shape *a)
 {
-    bool summaries = a->summary.together > 0, gates = a->pool > 1 && !a->index.plain && !summaries;
+    bool summaries = a->summary.together > 0, gates = makes_pool_keys(a) && !a->index.plain;
     return (cached_keys){a->index.head_count > 0, a->index.head_length, gates ? a->index.head_length : 0,
                          summaries ? a->summary.together : 1};
 }

@@ -108,6 +108,7 @@ typedef struct layer_sizes {
     uint32_t head_in, head_out;         /* n or C, C or V; of groups of heads what they have read, and output_rank */
     uint32_t summary;                   /* values that summaries are made of; 0: there are none */
     uint32_t chosen, index_heads, index_length; /* of chosen positions: the most that are seen, J, I; 0: no layer chooses */
+    uint32_t pooled;                    /* I of those that make keys of pools             */
     uint32_t pool, choosers;            /* positions of those that share a score; choices of a row */
     uint32_t connections;               /* hyper_connections                              */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
