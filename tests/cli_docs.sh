@@ -82,6 +82,10 @@ s/corpora/small/                             | a hundredth of the text: learning
 s/--choose bytes/--choose bytes --epochs 1/  | the same
 s/-r (7|12|31)/-r 1/                         | for medians that mean something, which nobody reads here
 s/--windows (4|40) |--task kl/--windows 1 / | of all windows: a minute for each setting
+s/(eval sparsity stories-relu .*) -n 64 /\1 -n 8 --settings dense,exact,hot-only=0.5 / | the same: a few settings of all
+s/(bench .*--compare dense,exact,predicted)/\1 -r 1 -n 8 --prompt-lengths 8/ | the same
+s/--batch 1,2,4,8,16/--batch 1,4/           | the same
+s#(nemotron.* --corpus) [^ ]*#\1 build/release/test-data/small/stories-train-sample.txt# | seconds of text
 s/(eval sparsity .*--windows 1) +--svg/\1 --no-speed --svg/ | speed, for each setting
 '
 

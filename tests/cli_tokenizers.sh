@@ -4,7 +4,7 @@
 [ -e "$DATA/golden/tokenizers/gpt-2.gguf" ] || skip "the reference vocabularies are not there"
 python_packages || skip "$no_python_packages"
 
-lines=10000
+lines=4000
 sanitized && lines=500
 if "$python" "$SOURCE/tests/compare_tokenizers.py" "$HEARTH" "$DATA/golden/tokenizers" "$scratch" "$lines"; then
     pass

@@ -150,7 +150,8 @@ static void check_prompt(const char *spec, const char *path, hearth_mode mode, d
     free(got);
 }
 
-/* Float32 weights differ in the order of additions alone; others are decoded in the same way. */
+/* Float32 weights differ in the order of additions alone; others are decoded in the same way. Cases that are not for every
+ * device are about what layers are made of, which is nothing to ThreadSanitizer. */
 static void streamed_prompts(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void streamed_prompts(void **state)
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < specs->count; i++)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-            if (cases[c].everywhere || strncmp(specs->text[i], "host", 4) == 0)
+            if (cases[c].everywhere || (!host_only && strncmp(specs->text[i], "host", 4) == 0))
                 check_prompt(specs->text[i], cases[c].path, cases[c].mode, cases[c].bound);
 }
 

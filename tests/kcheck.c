@@ -64,15 +64,22 @@ size_t random_below(uint64_t *state, size_t n)
     return random_bits(state) % n;
 }
 
+/* The highest 24 bits as a value in [-1, 1). */
+static float value_of(uint64_t bits)
+{
+    return (float)(bits >> 40) * 0x1p-23f - 1;
+}
+
 float random_value(uint64_t *state)
 {
-    return (float)(random_bits(state) >> 40) * 0x1p-23f - 1;
+    return value_of(random_bits(state));
 }
 
 float random_rough(uint64_t *state)
 {
-    float value = random_value(state);
-    size_t kind = random_below(state, 32);
+    uint64_t bits = random_bits(state);
+    float value = value_of(bits);
+    unsigned kind = bits & 31;
     return kind == 0 ? value * 100 : kind == 1 ? 0 : kind == 2 ? value * 0x1p-127f : value;
 }
 

@@ -36,19 +36,25 @@ static void streaming_free(streaming *w)
     free(w->states), free(w->products), free(w->small), free(w->x), free(w->scales);
 }
 
-/* Row `row` of the small matrix times w of a token. tanh is off by TANH_ERROR, its argument by a division; a sum of n products
- * by n EPSILON of their sizes. */
-static bounded weighed(const streaming *w, size_t row, size_t t)
+/* Row `row` of the small matrix times the tanh of a token's mean products, `by`. tanh is off by TANH_ERROR, its argument by a
+ * division; a sum of n products by n EPSILON of their sizes. */
+static bounded weighed(const streaming *w, size_t row, const double *by)
 {
     bounded sum = {0, 0};
     for (size_t j = 0; j < w->streams; j++) {
-        double by = tanh((double)w->products[t * w->streams + j] / w->columns);
-        double value = (double)w->small[row * w->streams + j] * by;
+        double value = (double)w->small[row * w->streams + j] * by[j];
         sum.value += value;
         sum.error += fabs(value) * (TANH_ERROR + (2 + (double)w->streams) * EPSILON) +
                      TINY * (1 + fabs((double)w->small[row * w->streams + j]));
     }
     return sum;
+}
+
+/* The tanh of the mean product of token t with each stream. */
+static void squashed_means(const streaming *w, size_t t, double by[MOST_STREAMS])
+{
+    for (size_t j = 0; j < w->streams; j++)
+        by[j] = tanh((double)w->products[t * w->streams + j] / w->columns);
 }
 
 /* Compares one value and takes it out of the copy of what was there before, which then must be what is left. */
@@ -72,21 +78,27 @@ static void check_predict(check *c, device *d, uint64_t *rng)
                   UINT(w.streams), UINT(w.active), UINT(w.apart));
         float *got = content_of(c, &rooms[1]), *x = content_of(c, &rooms[4]);
         float *before = copy_of(w.states, w.all * sizeof(float));
-        for (size_t t = 0; t < w.count; t++)
-            for (size_t i = 0; i < w.streams; i++)
+        for (size_t t = 0; t < w.count; t++) {
+            double by[MOST_STREAMS];
+            squashed_means(&w, t, by);
+            for (size_t i = 0; i < w.streams; i++) {
+                bounded factors[MOST_STREAMS];
+                for (size_t j = 0; j < w.streams; j++)
+                    factors[j] = weighed(&w, i * w.streams + j, by);
                 for (size_t k = 0; k < w.columns; k++) {
                     size_t at = t * w.columns + k;
                     bounded want = {(double)w.states[i * w.apart + at], 0};
                     for (size_t j = 0; j < w.streams; j++) {
-                        bounded factor = weighed(&w, i * w.streams + j, t);
                         double old = (double)w.states[j * w.apart + at];
-                        want.value += factor.value * old;
-                        want.error += factor.error * fabs(old) +
-                                      fabs(factor.value * old) * (1 + (double)w.streams) * EPSILON + TINY;
+                        want.value += factors[j].value * old;
+                        want.error += factors[j].error * fabs(old) +
+                                      fabs(factors[j].value * old) * (1 + (double)w.streams) * EPSILON + TINY;
                     }
                     want.error += fabs(want.value) * EPSILON;
                     expect_value(c, i * w.apart + at, want, got, before);
                 }
+            }
+        }
         expect_same(c, "what is not of a token", before, got, w.all * sizeof(float));
         expect_same(c, "the active stream", got + w.active * w.apart, x, n * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
@@ -115,11 +127,13 @@ static void check_correct(check *c, device *d, uint64_t *rng)
                   UINT(w.apart));
         float *got = content_of(c, &rooms[1]), *seen = content_of(c, &rooms[6]);
         float *before = copy_of(w.states, w.all * sizeof(float));
-        for (size_t t = 0; t < w.count; t++)
-            for (size_t i = 0; i < w.streams; i++)
+        for (size_t t = 0; t < w.count; t++) {
+            double by[MOST_STREAMS];
+            squashed_means(&w, t, by);
+            for (size_t i = 0; i < w.streams; i++) {
+                bounded factor = weighed(&w, i, by);
                 for (size_t k = 0; k < w.columns; k++) {
                     size_t at = t * w.columns + k;
-                    bounded factor = weighed(&w, i, t);
                     double old = (double)w.states[i * w.apart + at];
                     double change = (double)w.x[at] - (double)w.states[w.active * w.apart + at];
                     bounded want = {old + (1 + factor.value) * change, 0};
@@ -131,6 +145,8 @@ static void check_correct(check *c, device *d, uint64_t *rng)
                         expect_close(c, at, (double)got[i * w.apart + at] * (double)scale, seen[at],
                                      fabs((double)got[i * w.apart + at] * (double)scale) * EPSILON + TINY);
                 }
+            }
+        }
         expect_same(c, "what is not of a token", before, got, w.all * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
         streaming_free(&w);
@@ -352,13 +368,15 @@ static void check_norm_streams(check *c, device *d, uint64_t *rng)
         DEVICE_DO(c, d, DEVICE_norm_streams, CHECKED_ROWS * w.streams, room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), UINT(w.columns), UINT(w.streams), FLOAT(epsilon));
         float *got = content_of(c, &rooms[3]);
-        for (size_t at = 0; at < w.states; at++) {
-            const float *stream = w.state + at / w.columns * w.columns;
+        for (size_t begin = 0; begin < w.states; begin += w.columns) {
             double squares = 0;
-            for (size_t k = 0; k < w.columns; k++)
-                squares += (double)stream[k] * (double)stream[k];
-            double want = (double)w.state[at] * (double)weight[at % n] / sqrt(squares / w.columns + (double)epsilon);
-            expect_close(c, at, want, got[at], fabs(want) * (double)(w.columns + 8) * EPSILON + TINY);
+            for (size_t at = begin; at < begin + w.columns; at++)
+                squares += (double)w.state[at] * (double)w.state[at];
+            double size = sqrt(squares / w.columns + (double)epsilon);
+            for (size_t at = begin; at < begin + w.columns; at++) {
+                double want = (double)w.state[at] * (double)weight[at % n] / size;
+                expect_close(c, at, want, got[at], fabs(want) * (double)(w.columns + 8) * EPSILON + TINY);
+            }
         }
         free_rooms(rooms, COUNT_OF(rooms));
         connecting_free(&w);

@@ -7,8 +7,10 @@
 
 /* Sanitizers take many times as long for a step, and see what it does wrong in any storm that meets what
  * tests ask of one. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define STORM_PART 3
+#if defined __SANITIZE_THREAD__
+#define STORM_PART 10
+#elif defined __SANITIZE_ADDRESS__
+#define STORM_PART 5
 #else
 #define STORM_PART 1
 #endif
