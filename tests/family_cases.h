@@ -104,7 +104,14 @@ static const char *const family_cases[] = {"bamboo",
                                            "minimax-m3",
                                            "granite-swa",
                                            "granite-swa-moe",
-                                           "internlm3"};
+                                           "internlm3",
+                                           "nanochat",
+                                           "sarvam-moe",
+                                           "hyperclovax",
+                                           "lfm3",
+                                           "cwm",
+                                           "glm4v",
+                                           "gemma4-unified"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

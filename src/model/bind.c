@@ -49,7 +49,7 @@ static hearth_status add_rotary(const binder *b, const rope_settings *rope, cons
 {
     hearth_model *m = b->model;
     rotary *to = m->rotaries + m->rotary_count;
-    *to = (rotary){.pairing = m->family->pairing,
+    *to = (rotary){.pairing = m->hyper.pairing,
                    .pairs = rope->pairs,
                    .first = m->rotary_count > 0 ? to[-1].first + to[-1].pairs : 0,
                    .magnitude = (float)rope->magnitude,

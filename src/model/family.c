@@ -48,10 +48,10 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"rope_interleave", true, true}}
 
 #define BAILING                                                                                              \
-    .pairing = ROPE_HALVES, .rope_base = 600000, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,           \
-    .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
+    .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
     .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},   \
     TENSORS(bailing_tensors, bailing_layer)
+#define LING2 BAILING, .rope_base = 600000, .rotated_share = 0.5f
 
 #define GLM5_NEXT                                                                                            \
     .latent_attention = true, .latent_alike = true, .unrotated = true, .chooses_positions = true, .pools_positions = true, .mixers = MIXERS_KEYS, \
@@ -80,6 +80,18 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS},                       \
     TENSORS(llama_tensors, exaone_moe_layer)
 
+#define WINDOWED_LLAMA                                                                                       \
+    .folder_window = true, .windows_said = true, .default_epsilon = 1e-5f, .activation = FFN_SILU,           \
+    .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, llama_layer)
+
+/* With inputs for each layer, keys and values that layers share, and experts beside the network. Layers that see all
+ * positions have heads of their own size, and of each head most pairs do not turn. */
+#define GEMMA4                                                                                               \
+    .pairing = ROPE_HALVES, .folder_window = true, .without_window = {.period = 6}, .window_base = 10000,    \
+    .default_epsilon = 1e-6f, .norm_values = true, .unit_scale = true, .dense_beside = true,                 \
+    .expert_width = "moe_intermediate_size", .embedding_by_width = true, .folder_tied = true,                \
+    .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma4_tensors, gemma4_layer)
+
 #define GRANITE_SWA                                                                                          \
     .rotation_listed = true, .unit_scale = true, .folder_window = true, .windows_said = true, .default_window = 128, \
     .without_window = {.period = 4, .first = true}, .default_epsilon = 1e-5f, .folder_tied = true, .activation = FFN_SILU, \
@@ -98,11 +110,19 @@ const family families[] = {
     {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM",
      .folder_window = true, .default_window = 4096,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Ministral 8B of 2024, and Meta's Code World Model: layers with a window among others, which the key of the pattern says */
+    {.name = "llama", .model_type = "ministral", .architecture = "MinistralForCausalLM", WINDOWED_LLAMA, .default_window = 4096},
+    {.name = "llama", .model_type = "cwm", .architecture = "CwmForCausalLM", WINDOWED_LLAMA, .rope_base = 1000000, .default_window = 8192,
+     .without_window = {.period = 4, .first = true}},
     /* InternLM 3: GGUF has no architecture for it */
     {.name = "llama", .model_type = "internlm3", .architecture = "InternLM3ForCausalLM",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
      .required = {NO_ATTENTION_BIAS, {"qkv_bias", false, false}, {"bias", false, false}, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, llama_layer)},
+    /* IQuest Coder: nor for this */
+    {.name = "llama", .model_type = "iquestcoder", .architecture = "IQuestCoderForCausalLM",
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"use_sliding_window", false, false}}, TENSORS(llama_tensors, llama_layer)},
     /* Ministral 3 and its kin: scores grow with the position */
     {.name = "mistral3", .model_type = "ministral3", .architecture = "Ministral3ForCausalLM",
      .folder_window = true, .default_epsilon = 1e-5f,
@@ -133,6 +153,10 @@ const family families[] = {
      .default_epsilon = 1e-6f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}}, .required = {NO_ATTENTION_BIAS},
      TENSORS(llama_tensors, qwen3_moe_layer)},
     {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
+     .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    /* GLM-4.5V, 4.6V: of text alone, the three positions of a token are one */
+    {.name = "glm4moe", .model_type = "glm4v_moe_text", .architecture = "Glm4vMoeForConditionalGeneration",
      .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
     {.name = "glm4moe", .model_type = "solar_open", .architecture = "SolarOpenForCausalLM",
@@ -183,8 +207,10 @@ const family families[] = {
                   {"moe_router_use_sigmoid", true, true}},
      TENSORS(llama_tensors, hy_v3_layer)},
     /* Ling 2.0 and Ring 2.0 */
-    {.name = "bailingmoe2", .model_type = "bailing_moe", .architecture = "BailingMoeV2ForCausalLM", BAILING},
-    {.name = "bailingmoe2", .model_type = "bailing_moe_v2", .architecture = "BailingMoeV2ForCausalLM", BAILING},
+    {.name = "bailingmoe2", .model_type = "bailing_moe", .architecture = "BailingMoeV2ForCausalLM", LING2},
+    {.name = "bailingmoe2", .model_type = "bailing_moe_v2", .architecture = "BailingMoeV2ForCausalLM", LING2},
+    /* Sarvam 30B: GGUF has no architecture for it */
+    {.name = "bailingmoe2", .model_type = "sarvam_moe", .architecture = "SarvamMoEForCausalLM", BAILING, .rope_base = 8000000},
     {.name = "hunyuan-moe", .model_type = "hunyuan_v1_moe", .architecture = "HunYuanMoEV1ForCausalLM",
      .pairing = ROPE_HALVES, .norm_turned = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-5f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, HUNYUAN_SETTINGS}, TENSORS(llama_tensors, hunyuan_moe_layer)},
@@ -286,6 +312,10 @@ const family families[] = {
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, qwen3_moe_layer)},
     {.name = "granite", .model_type = "granite", .architecture = "GraniteForCausalLM",
      .unit_scale = true, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Granite's arithmetic, but that a factor multiplies logits; a GGUF file of it is hearth's own */
+    {.name = "hyperclovax", .model_type = "hyperclovax", .architecture = "HyperCLOVAXForCausalLM",
+     .pairing = ROPE_HALVES, .logit_factor = 1, .default_epsilon = 1e-6f, .activation = FFN_SILU,
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"use_post_norm", true, true}}, TENSORS(llama_tensors, hyperclovax_layer)},
     /* Granite with windows, dense and with experts, which have one name in GGUF */
     {.name = "granite_swa", .model_type = "granite_swa", .architecture = "GraniteSWAForCausalLM", GRANITE_SWA},
     {.name = "granite_swa", .model_type = "granitemoe_swa", .architecture = "GraniteMoeSWAForCausalLM", GRANITE_SWA},
@@ -301,7 +331,10 @@ const family families[] = {
      .required = {{"attention_bias", true, true}, {"attention_out_bias", false, false}, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, seed_oss_layer)},
     {.name = "glm4", .model_type = "glm4", .architecture = "Glm4ForCausalLM",
-     .rotated_share = 0.5f, .default_epsilon = 1.5625e-7f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
+     .rotated_share = 0.5f, .sections_halve = true, .default_epsilon = 1.5625e-7f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
+    /* GLM-4.1V, GLM-4.6V-Flash */
+    {.name = "glm4", .model_type = "glm4v_text", .architecture = "Glm4vForConditionalGeneration",
+     .default_epsilon = 1e-5f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
     /* EXAONE 3.0 and 3.5, Deep */
     {.name = "exaone", .model_type = "exaone", .architecture = "ExaoneForCausalLM",
      .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 500000, .activation = FFN_SILU,
@@ -354,13 +387,9 @@ const family families[] = {
                {"max_position_embeddings", 131072}},
      .embedding_by_width = true, .scale_by_width = 62, .folder_tied = true,
      .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, gemma3_layer)},
-    /* With inputs for each layer, keys and values that layers share, and experts beside the network. Layers that see all
-     * positions have heads of their own size, and of each head most pairs do not turn. */
-    {.name = "gemma4", .model_type = "gemma4_text", .architecture = "Gemma4ForCausalLM",
-     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 512, .without_window = {.period = 6},
-     .window_base = 10000, .default_epsilon = 1e-6f, .norm_values = true, .unit_scale = true,
-     .dense_beside = true, .expert_width = "moe_intermediate_size", .embedding_by_width = true, .folder_tied = true,
-     .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma4_tensors, gemma4_layer)},
+    {.name = "gemma4", .model_type = "gemma4_text", .architecture = "Gemma4ForCausalLM", GEMMA4, .default_window = 512},
+    /* Gemma 4 12B, of text, pictures and sounds */
+    {.name = "gemma4", .model_type = "gemma4_unified_text", .architecture = "Gemma4UnifiedForCausalLM", GEMMA4, .default_window = 1024},
     {.name = "gemma3n", .model_type = "gemma3n_text", .architecture = "Gemma3nForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true, .default_window = 512, .without_window = {.period = 5},
      .rope_base = 1e6f, .window_base = 10000, .default_epsilon = 1e-6f, .norm_values = true, .unit_scale = true,
@@ -370,6 +399,10 @@ const family families[] = {
      .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {{"attention_bias", true, true}, {"mlp_bias", true, true}},
      TENSORS(layernorm_tensors, jais2_layer)},
+    /* llama.cpp has no such architecture: a GGUF file of it is hearth's own */
+    {.name = "nanochat", .model_type = "nanochat", .architecture = "NanoChatForCausalLM",
+     .default_epsilon = 1e-6f, .embedding_norm = true, .plain_norms = true, .pairing = ROPE_HALVES, .turns_back = true, .norm_plain = true,
+     .logit_cap = 15, .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(nanochat_tensors, nanochat_layer)},
     {.name = "nemotron", .model_type = "nemotron", .architecture = "NemotronForCausalLM",
      .norm = NORM_LAYER, .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rotated_share = 0.5f,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
@@ -394,6 +427,13 @@ const family families[] = {
      .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 1e6f, .mixers = MIXERS_KEYS,
      .recurrence = RECURRENCE_SHORT, .dense_unsaid = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .folder_tied = true,
      .activation = FFN_SILU, .required = {{"conv_bias", false, false}}, TENSORS(lfm2_tensors, lfm2_moe_layer)},
+    /* a GGUF file of it is hearth's own */
+    {.name = "lfm3", .model_type = "lfm3", .architecture = "Lfm3ForCausalLM",
+     .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 1e6f, .window_base = 10000, .folder_window = true,
+     .windows_listed = true, .default_window = 256, .plain_windows = true, .mixers = MIXERS_KEYS, .recurrence = RECURRENCE_SHORT,
+     .gated_attention = true, .folder_tied = true, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
+     .required = {NO_ATTENTION_BIAS, {"conv_bias", false, false}, {"use_sandwich_norm", true, true}, {"use_attention_gate", true, true}},
+     TENSORS(lfm3_tensors, lfm3_layer)},
     {.name = "qwen35", .model_type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM",
      .pairing = ROPE_HALVES, .rotated_share = 0.25f, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},

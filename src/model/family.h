@@ -270,7 +270,9 @@ typedef struct family {
     bool embedding_norm;            /* embeddings are normed, without weights                                */
 
     rope_pairing pairing;
+    bool sections_halve;            /* ... but halves in GGUF files of models for pictures, too (rope.dimension_sections) */
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
+    bool turns_back;                /* ... or by negative angles (rope_settings.backwards)                   */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
     bool rotation_listed;           /* the key attention.rope_pattern says of each layer whether it rotates  */
     bool windows_rotate;            /* where some layers have a window, only those rotate ...                */
@@ -342,6 +344,7 @@ typedef struct family {
     bool limits_experts;            /* ... but there is none                                                 */
     bool width_adjusted;            /* config.json's f is larger than the model's (adjust_width)             */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
+    bool plain_norms;               /* folders have no weights of norms: they are 1                          */
     float query_gain;               /* what folders multiply normed queries with (qk_scale_factor); 0: nothing */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool ternary;                   /* folders may have matrices of three values (huggingface_ternary.c)     */

@@ -466,6 +466,12 @@ static const tensor_rule deepseek4_layer[] = {
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL, LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
 /* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
+/* HyperCLOVA X: the same as llama with norms behind both blocks. */
+static const tensor_rule hyperclovax_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_norm1", attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_norm2", ffn_post_norm,       D, 0),
+};
 static const tensor_rule glm4_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
     NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_self_attn_layernorm", attention_post_norm, D, 0),
@@ -654,6 +660,17 @@ static const tensor_rule jais2_layer[] = {
 static const tensor_rule nemotron_layer[] = {
     PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", TENSOR_LESS_ONE),
     ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
+
+/* nanochat: a folder has no weights of norms (family.plain_norms). */
+static const tensor_rule nanochat_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"),
+    VECTOR("output_norm.weight", NULL, MODEL(output_norm.weight), D, TENSOR_NORM),
+};
+static const tensor_rule nanochat_layer[] = {
+    VECTOR(BLK "attn_norm.weight", NULL, LAYER(attention_norm.weight), D, TENSOR_NORM),
+    VECTOR(BLK "ffn_norm.weight",  NULL, LAYER(ffn_norm.weight),       D, TENSOR_NORM),
+    ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.fc1", LAYERS "mlp.fc2", 0),
 };
 
 #define H "transformer.h.%u."

@@ -55,15 +55,15 @@ static const tensor_rule nemotron_h_layer[] = {
     OF_RECURRENT("shortconv.in_proj.weight",  LAYERS "conv.in_proj.weight",  short_in,         SHORT_IN, EMBEDDING, 0), \
     OF_RECURRENT("shortconv.conv.weight",     LAYERS "conv.conv.weight",     convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT), \
     OF_RECURRENT("shortconv.out_proj.weight", LAYERS "conv.out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0)
-#define LFM2_LAYER                                                                                           \
+#define LFM_LAYER(output, norm)                                                                              \
     NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "operator_norm", attention_norm, D, 0),                        \
     NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "ffn_norm",      ffn_norm,       D, 0),                        \
     MATRIX(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight",   LAYER(q), Q, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight",   LAYER(k), K, D, TENSOR_OF_ATTENTION), \
     MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight",   LAYER(v), K, D, TENSOR_OF_ATTENTION), \
-    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.out_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
-    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.q_layernorm", query_norm, DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
-    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.k_layernorm", key_norm,   DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn." output ".weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.q_" norm, query_norm, DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.k_" norm, key_norm,   DIMENSION_HEAD, TENSOR_OF_ATTENTION), \
     CONVOLUTIONS,                                                                                            \
     MATRIX(BLK "ffn_gate.weight", FORWARD "w1.weight", LAYER(gate), F, D, TENSOR_OF_DENSE),                  \
     MATRIX(BLK "ffn_up.weight",   FORWARD "w3.weight", LAYER(up),   F, D, TENSOR_OF_DENSE),                  \
@@ -72,10 +72,22 @@ static const tensor_rule lfm2_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"),
     NORM_ALONE(MODEL, "token_embd_norm", "model.embedding_norm", output_norm, D, 0),
 };
+#define LFM2_LAYER LFM_LAYER("out_proj", "layernorm")
 static const tensor_rule lfm2_layer[] = {LFM2_LAYER};
 static const tensor_rule lfm2_moe_layer[] = {
     LFM2_LAYER, ROUTER(FORWARD "gate.weight"), CORRECTION(FORWARD "expert_bias", TENSOR_OPTIONAL),
     EXPERTS(FORWARD "experts.%u.w1.weight", FORWARD "experts.%u.w3.weight", FORWARD "experts.%u.w2.weight", 0),
+};
+/* LFM3: with gates of heads, and norms behind both blocks. */
+static const tensor_rule lfm3_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "token_embd_norm", "model.embedding_norm", output_norm, D, 0),
+};
+static const tensor_rule lfm3_layer[] = {
+    LFM_LAYER("o_proj", "norm"),
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_operator_norm", attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_ffn_norm",      ffn_post_norm,       D, 0),
+    MATRIX(BLK "attn_gate.weight", LAYERS "self_attn.gate_proj.weight", LAYER(attention_gate), DIMENSION_GATES, D, TENSOR_OF_ATTENTION),
 };
 
 /* Granite 4: most layers are recurrent; nothing rotates. Without experts the shared one is the network. */

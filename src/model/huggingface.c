@@ -220,12 +220,12 @@ hearth_status folder_check_layers(const folder_reader *r, const char *key, layer
     return HEARTH_OK;
 }
 
-/* Reads whether layer_types gives a layer the window. */
+/* Reads whether layer_types gives a layer the window. Where the list names mixers too, other names are for list_keys to check. */
 static hearth_status read_layer_type(const folder_reader *r, uint32_t layer, uint8_t *windowed)
 {
     const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
     *windowed = type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0;
-    if (!*windowed && (!type || strcmp(type, "full_attention") != 0))
+    if (!*windowed && r->family->mixers != MIXERS_KEYS && (!type || strcmp(type, "full_attention") != 0))
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
                     type ? type : "(no text)");
     return HEARTH_OK;

@@ -111,11 +111,56 @@ static hearth_status add_query_gain(folder_reader *r)
     return HEARTH_OK;
 }
 
+/* A family may have norms without weights, for which GGUF has ones. */
+static hearth_status add_plain_norms(folder_reader *r)
+{
+    uint32_t n = r->hyper.embedding_length;
+    if (!r->family->plain_norms)
+        return HEARTH_OK;
+    float *ones = arena_new_array(&r->out->memory, n, sizeof *ones);
+    if (!ones)
+        return fail_memory(r->error, "norms", n * sizeof *ones);
+    for (uint32_t i = 0; i < n; i++)
+        ones[i] = 1;
+    TRY(add_constant(r, "output_norm.weight", 0, ones, n));
+    for (uint32_t layer = 0; layer < r->hyper.layer_count; layer++) {
+        TRY(add_constant(r, "blk.%u.attn_norm.weight", layer, ones, n));
+        TRY(add_constant(r, "blk.%u.ffn_norm.weight", layer, ones, n));
+    }
+    return HEARTH_OK;
+}
+
+/* Reads a size of the layers that see all positions: under a name of its own, or from per_layer_config, where transformers writes
+ * under a layer's number what differs there. *size is that of the other layers, and stays where neither says anything. */
+static hearth_status get_global(const folder_reader *r, const char *name, const char *layer_name, uint32_t *size,
+                                bool *found)
+{
+    const json_t *list = json_object_get(r->config, "per_layer_config");
+    const uint32_t usual = *size;
+    bool first = true;
+    TRY(json_get_uint(r->config, name, size, found, r->name, r->error));
+    for (uint32_t i = 0; !*found && json_is_object(list) && i < r->hyper.layer_count; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%u", i);
+        const json_t *layer = json_object_get(list, number);
+        bool global = folder_sees_all(r, i), said;
+        uint32_t own = usual, expected = global ? *size : usual;
+        TRY(layer ? json_get_uint(layer, layer_name, &own, &said, r->name, r->error) : HEARTH_OK);
+        if (own != expected && !(global && first))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: per_layer_config: layer %u: %s: is %u, expected %u", r->name,
+                        i, layer_name, own, expected);
+        *size = global ? own : *size;
+        first &= !global;
+    }
+    *found |= *size != usual;
+    return HEARTH_OK;
+}
+
 hearth_status folder_read_global_heads(folder_reader *r)
 {
     uint32_t own = r->layer.attention.head_length, global = own;
     bool found;
-    TRY(json_get_uint(r->config, "global_head_dim", &global, &found, r->name, r->error));
+    TRY(get_global(r, "global_head_dim", "head_dim", &global, &found));
     if (!found)
         return HEARTH_OK;
     if (global == 0 || global > HEAD_LIMIT || global % 2 != 0 || own % 2 != 0)
@@ -143,7 +188,7 @@ static hearth_status read_global_keys(folder_reader *r)
     TRY(json_get_bool(r->config, "attention_k_eq_v", &alone, &found, r->name, r->error));
     if (!alone)
         return HEARTH_OK;
-    TRY(json_get_uint(r->config, "num_global_key_value_heads", &global, &found, r->name, r->error));
+    TRY(get_global(r, "num_global_key_value_heads", "num_key_value_heads", &global, &found));
     uint32_t *heads = mem_new_array(layers, sizeof *heads);
     if (!heads)
         return fail_memory(r->error, "layers", layers * sizeof *heads);
@@ -275,16 +320,19 @@ static hearth_status read_streams(folder_reader *r)
 hearth_status folder_read_layers(folder_reader *r)
 {
     hyperparameters *h = &r->hyper;
+    bool found;
     TRY(read_streams(r));
     TRY(read_layer_heads(r));
     TRY(folder_read_step(r));
     TRY(folder_read_one_limit(r));
     TRY(folder_read_summaries(r));
     TRY(add_query_gain(r));
+    TRY(add_plain_norms(r));
     if (!r->family->norm_values)
         return HEARTH_OK;
     TRY(read_global_keys(r));
     TRY(read_shared_layers(r));
-    TRY(json_get_uint(r->config, "hidden_size_per_layer_input", &h->per_layer_length, NULL, r->name, r->error));
+    /* Gemma 4 12B has none; without them others' tensors for these inputs have no place. */
+    TRY(json_get_uint(r->config, "hidden_size_per_layer_input", &h->per_layer_length, &found, r->name, r->error));
     return folder_set_size(r, "embedding_length_per_layer_input", h->per_layer_length);
 }

@@ -7,7 +7,8 @@
 /* What a layer of one block is: letters of hybrid_override_pattern, names in layers_block_type. */
 typedef struct block_name {
     char letter;
-    const char *names[4]; /* the second one as transformers 5 writes it; then those of attention to chosen positions */
+    const char *names
+        [5]; /* the second one as transformers 5 writes it; then those of attention to chosen positions, and with a window */
     bool attends, computes, has_experts;
     bool is_short; /* of those that are recurrent: RECURRENCE_SHORT, not RECURRENCE_MAMBA2 */
 } block_name;
@@ -16,7 +17,7 @@ typedef struct block_name {
 static const block_name block_names[] = {
     /* letter  names                               attends computes experts short */
     {'M', {"mamba",     "linear_attention"},       false,  false,   false,  false},
-    {'*', {"attention", "full_attention", "indexed_attention", "deepseek_sparse_attention"}, true, false, false, false},
+    {'*', {"attention", "full_attention", "indexed_attention", "deepseek_sparse_attention", "sliding_attention"}, true, false, false, false},
     {'-', {"mlp",       NULL},                     false,  true,    false,  false},
     {'E', {"moe",       NULL},                     false,  true,    true,   false},
     {0,   {"conv",      NULL},                     false,  false,   false,  true}, /* in lists alone */

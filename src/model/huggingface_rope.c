@@ -293,13 +293,14 @@ static hearth_status add_growth(folder_reader *r, const json_t *scaling, const c
     return folder_set_number(r, "attention.temperature_scale", growth);
 }
 
-/* Adds the parts of a head's pairs that turn with the three positions of a picture's parts; of text all three are the same. */
+/* Adds the parts of a head's pairs that turn with the three positions of a picture's parts; of text all three are the same. To
+ * llama.cpp they say that pairs are halves: where a folder's are neighbours there are none. */
 static hearth_status add_sections(folder_reader *r, const json_t *scaling)
 {
     const json_t *list = json_object_get(scaling, "mrope_section");
     int32_t sections[4] = {0};
     char key[KEY_SIZE];
-    if (!json_is_array(list) || json_array_size(list) > 4)
+    if (!json_is_array(list) || json_array_size(list) > 4 || r->family->pairing == ROPE_NEIGHBOURS)
         return HEARTH_OK;
     for (size_t i = 0; i < json_array_size(list); i++)
         sections[i] = (int32_t)json_integer_value(json_array_get(list, i));

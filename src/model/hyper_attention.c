@@ -344,8 +344,10 @@ hearth_status hyper_read_rotation(const hyper_reader *r)
     if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
     hyper_key(key, r->family, sections_key);
-    if (r->family->pairing == ROPE_NEIGHBOURS && checkpoint_find(r->source, key)) /* those of others are halves */
+    bool sections = checkpoint_find(r->source, key);
+    if (sections && r->family->pairing == ROPE_NEIGHBOURS && !r->family->sections_halve)
         return hyper_fail(r, HEARTH_UNSUPPORTED, sections_key, "of pictures are not supported of this architecture");
+    h->pairing = sections ? ROPE_HALVES : r->family->pairing;
     if (r->family->half_turns) {
         static const char count_key[] = "rope.dimension_count";
         TRY(read_pairs(r, count_key, true, 0, &h->window_rope_pairs));

@@ -21,6 +21,7 @@ typedef struct hyperparameters {
     uint32_t vocabulary_size;
     uint32_t context_length;
     uint32_t position_offset;           /* row of the table of learned positions that position 0 uses */
+    rope_pairing pairing;               /* of what is rotated                             */
     uint32_t rope_pairs;                /* rotated pairs of a head; 0: positions are not rotated */
     uint32_t window_rope_pairs;         /* the same in layers with a window               */
     uint32_t per_layer_length;          /* p, values of each layer's own input; 0: there are none */

@@ -130,7 +130,8 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
                        .beta_fast = 32,
                        .beta_slow = 1,
                        .extrapolation = 1,
-                       .magnitude = 1};
+                       .magnitude = 1,
+                       .backwards = f->turns_back};
     bool found;
     TRY(read_number(&s.base, &found, f, c, "rope.freq_base", 1, error));
     TRY(read_scaling(&s.scaling, f, c, error));
@@ -196,7 +197,8 @@ void rope_frequencies(const rope_settings *s, const float *factors, double *freq
         /* 0 for fast pairs, 1 for slow ones; 0.001 avoids a division by 0 where the ramp is empty */
         double ramp = fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
         double plain_share = s->scaling == ROPE_YARN ? (1 - ramp) * s->extrapolation : 0;
-        frequencies[i] = stretched * (1 - plain_share) + plain * plain_share;
+        double size = stretched * (1 - plain_share) + plain * plain_share;
+        frequencies[i] = s->backwards ? -size : size;
     }
 }
 

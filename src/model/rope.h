@@ -22,6 +22,7 @@ typedef struct rope_settings {
     double beta_slow;        /* yarn: pairs with fewer turns are divided by the factor         */
     double extrapolation;    /* yarn: 1; 0 divides all pairs, as linear                        */
     double magnitude;        /* factor on cosine and sine                                      */
+    bool backwards;          /* pairs turn the other way: all frequencies are negative         */
 } rope_settings;
 
 /* The key that says of each layer whether it rotates (family.rotation_listed). */

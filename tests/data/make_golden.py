@@ -208,7 +208,7 @@ def eight_bits(base, block=None):
 
 
 # llama.cpp takes the sizes of chunks for granted
-NO_GGUF = ["llama4-chunks", "deepseek4-fp4"]
+NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm"]
 
 CASES = {
     "llama4": llama4(),
@@ -488,6 +488,52 @@ CASES["granite-swa-moe"] = case("GraniteMoeSWAForCausalLM", "granitemoe_swa", nu
                                 shared_intermediate_size=0, **{**SWASH, "intermediate_size": 32})
 CASES["internlm3"] = case("InternLM3ForCausalLM", "internlm3", head_dim=20, bias=False, qkv_bias=False, rope_theta=50000.0,
                           rope_scaling={"rope_type": "dynamic", "factor": 6.0})
+CASES["nanochat"] = case("NanoChatForCausalLM", "nanochat", hidden_act="relu2", final_logit_softcapping=15.0, attention_bias=False,
+                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+# what Ling 2.0 computes but for the rotation, which is whole; its config has Ling's names
+CASES["sarvam-moe"] = case("SarvamMoEForCausalLM", "sarvam_moe", head_dim=16, num_experts=6, num_experts_per_tok=2, num_shared_experts=1,
+                           moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                           routed_scaling_factor=2.5, score_function="sigmoid", moe_router_enable_expert_bias=True, use_qk_norm=True,
+                           use_qkv_bias=False, use_bias=False, rope_theta=8000000)
+CASES["hyperclovax"] = case("HyperCLOVAXForCausalLM", "hyperclovax", head_dim=16, embedding_multiplier=3.0, attention_multiplier=0.1,
+                            residual_multiplier=0.4, logits_scaling=0.25, use_post_norm=True, attention_bias=False, mlp_bias=False,
+                            rope_theta=50000.0)
+CASES["lfm3"] = lfm2("Lfm3ForCausalLM", "lfm3", head_dim=20, sliding_window=16, use_sandwich_norm=True, use_attention_gate=True,
+                     attention_bias=False, layer_types=["conv", "sliding_attention", "full_attention", "conv"],
+                     rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                      "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0,
+                                                         "partial_rotary_factor": 0.5}})
+# llama.cpp reads it as a llama without windows
+CASES["cwm"] = case("CwmForCausalLM", "cwm", num_hidden_layers=5, head_dim=20, sliding_window=16, rms_norm_eps=1e-5,
+                    layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"],
+                    rope_parameters={"rope_type": "llama3", "rope_theta": 1000000.0, "factor": 16.0, "low_freq_factor": 1.0,
+                                     "high_freq_factor": 4.0, "original_max_position_embeddings": 32})
+GLM_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64, image_size=16, patch_size=4, spatial_merge_size=2,
+                  temporal_patch_size=1)
+# with pictures llama.cpp's converter turns neighbouring pairs into halves
+CASES["glm4v"] = {"architectures": ["Glm4vForConditionalGeneration"], "model_type": "glm4v", "tie_word_embeddings": False,
+                  "text_config": case(None, "glm4v_text", attention_bias=True, rms_norm_eps=1e-5, rope_parameters={
+                      "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}),
+                  "vision_config": GLM_VISION}
+CASES["glm4v-moe"] = {"architectures": ["Glm4vMoeForConditionalGeneration"], "model_type": "glm4v_moe", "tie_word_embeddings": False,
+                      "text_config": case(None, "glm4v_moe_text", head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                                          moe_intermediate_size=32, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                                          routed_scaling_factor=1.0, attention_bias=True, rope_parameters={
+                                              "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                                              "mrope_section": [1, 1, 2]}),
+                      "vision_config": GLM_VISION}
+CASES["gemma4-unified"] = {
+    "architectures": ["Gemma4UnifiedForConditionalGeneration"], "model_type": "gemma4_unified", "tie_word_embeddings": True,
+    "text_config": {**case(None, "gemma4_unified_text", head_dim=16, num_hidden_layers=4, hidden_activation="gelu_pytorch_tanh", sliding_window=16,
+                           layer_types=["sliding_attention"] * 3 + ["full_attention"], per_layer_config={"3": {"head_dim": 32}},
+                           final_logit_softcapping=30.0, attention_k_eq_v=False, num_kv_shared_layers=0, use_double_wide_mlp=False,
+                           attention_bias=False, tie_word_embeddings=True, moe_intermediate_size=None, expert_intermediate_size=None,
+                           rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                                                               "rope_theta": 1000000.0}})},
+    "vision_config": dict(model_type="gemma4_unified_vision", patch_size=2, pooling_kernel_size=1, mm_embed_dim=16, mm_posemb_size=2,
+                          output_proj_dims=16)}
+del CASES["gemma4-unified"]["text_config"]["tie_word_embeddings"], CASES["gemma4-unified"]["text_config"]["hidden_act"]
 CASES["deepseek3-fp8"] = eight_bits(CASES["deepseek3"], [8, 32])
 CASES["llama-fp8"] = eight_bits(case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5))
 CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
@@ -972,18 +1018,22 @@ def convert(llama_cpp, folder, path):
         published = json.load(file)
     # of which transformers renames what the converter reads
     own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text",
-                                                                              "qwen4_exp_text", "minimax_m3_vl_text")
+                                                                              "qwen4_exp_text", "minimax_m3_vl_text", "sarvam_moe")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
     kind.no_mtp = True
     if published["model_type"] == "deepseek_v4":
         keep_floats(kind)
+    counted = Path(folder, "tokenizer.json")  # of which the converter takes the number of tokens
+    if published["model_type"] == "gemma4_unified":
+        counted.write_text(json.dumps({"model": {"vocab": list(range(VOCABULARY))}, "added_tokens": []}))
     with torch.inference_mode():
         model = kind(Path(folder), gguf.LlamaFileType.ALL_F32, Path(path), **({"hparams": published} if own else {}))
         for converter in (model, getattr(model, "impl", model)):
             converter.set_vocab = types.MethodType(lambda self: vocabulary(self.gguf_writer), converter)
         model.write()
+    counted.unlink(missing_ok=True)
 
 
 def keep_floats(kind):
@@ -1063,6 +1113,10 @@ def make(llama_cpp, out, name):
             break
     if "quantization_config" not in CASES[name]:
         model.to(torch.bfloat16)
+        if CASES[name]["model_type"] == "sarvam_moe":  # of which llama.cpp's converter takes the mean away
+            for buffer_name, values in model.named_buffers():
+                if "correction_bias" in buffer_name:
+                    values.data = values.data.float()
     model.save_pretrained(folder, safe_serialization=True)
     for unwanted in glob.glob(os.path.join(folder, "generation_config.json")):
         os.remove(unwanted)
