@@ -248,6 +248,10 @@ static const tensor_rule kimi_linear_layer[] = {
     GATED_FFN, ROUTER(BLOCK_SPARSE "gate.weight"), CORRECTION(BLOCK_SPARSE "gate.e_score_correction_bias", 0),
     EXPERTS(BLOCK_SPARSE "experts.%u.w1.weight", BLOCK_SPARSE "experts.%u.w3.weight", BLOCK_SPARSE "experts.%u.w2.weight", 0),
     SHARED_EXPERT(BLOCK_SPARSE "shared_experts."),
+    /* as transformers 5.24 saves the network of a layer without experts */
+    MATRIX(BLK "ffn_gate.weight", BLOCK_SPARSE "gate_proj.weight", LAYER(gate), F, D, TENSOR_OF_DENSE | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_up.weight",   BLOCK_SPARSE "up_proj.weight",   LAYER(up),   F, D, TENSOR_OF_DENSE | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down.weight", BLOCK_SPARSE "down_proj.weight", LAYER(down), D, F, TENSOR_STOCK | TENSOR_OF_DENSE | TENSOR_ALIAS),
 };
 /* Ling 3: the same with whole matrices in the place of two of low rank, and a gate for each head of latent attention, which rotates. */
 static const tensor_rule ling3_layer[] = {

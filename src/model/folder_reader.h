@@ -64,6 +64,8 @@ hearth_status folder_read_experts(folder_reader *r);
 /* The list of what each layer has, as objects, in config.json. */
 #define BLOCK_CONFIGS "block_configs"
 
+/* Returns how many blocks a config lists; 0 where it has no such list. */
+uint32_t folder_listed_blocks(const json_t *config);
 /* Returns whether a config names blocks with experts. */
 bool folder_has_expert_blocks(const json_t *config);
 /* Sets the neurons of a layer's experts, and how many a token uses, where a config says so for each block; found false: it does not. */

@@ -65,8 +65,8 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
     const family *f = r->family;
     if (field == &r->layer.ffn.neuron_count)
         *field = f->ffn_widths * r->hyper.embedding_length;
-    if (field == &r->hyper.layer_count) /* of a Puzzle, which lists them */
-        *field = (uint32_t)json_array_size(json_object_get(r->config, BLOCK_CONFIGS));
+    if (field == &r->hyper.layer_count)
+        *field = folder_listed_blocks(r->config);
     for (size_t i = 0; i < MOST_DEFAULTS && f->sizes[i].key; i++)
         if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
             *field = f->sizes[i].value;
@@ -220,11 +220,13 @@ hearth_status folder_check_layers(const folder_reader *r, const char *key, layer
     return HEARTH_OK;
 }
 
-/* Reads whether layer_types gives a layer the window. Where the list names mixers too, other names are for list_keys to check. */
+/* Reads whether layer_types gives a layer the window. Where the list names mixers too, other names are for list_keys to check; where
+ * layers have summaries, all have the window, and read_ratios checks the names. */
 static hearth_status read_layer_type(const folder_reader *r, uint32_t layer, uint8_t *windowed)
 {
     const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
-    *windowed = type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0;
+    *windowed = r->family->summaries ||
+                (type && strcmp(type, r->family->chunked ? "chunked_attention" : "sliding_attention") == 0);
     if (!*windowed && r->family->mixers != MIXERS_KEYS && (!type || strcmp(type, "full_attention") != 0))
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
                     type ? type : "(no text)");

@@ -119,7 +119,7 @@ hearth_status folder_read_kda(folder_reader *r)
 {
     recurrent_shape *s = &r->layer.recurrent;
     const json_t *own = json_object_get(r->config, KDA_CONFIG);
-    bool whole = r->family->whole_maps; /* Ling has the names of the object without one */
+    bool whole = r->family->whole_maps; /* Ling's published config has the names of the object without one */
     uint32_t heads = r->layer.attention.head_count, length = 128, window = 4;
     const struct {
         const char *of_object, *of_config; /* as transformers saves it */
@@ -131,8 +131,9 @@ hearth_status folder_read_kda(folder_reader *r)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool found;
-        TRY(json_get_uint(r->config, whole ? sizes[i].of_object : sizes[i].of_config, sizes[i].field, &found, r->name,
-                          r->error));
+        TRY(json_get_uint(r->config, sizes[i].of_config, sizes[i].field, &found, r->name, r->error));
+        if (!found && whole)
+            TRY(json_get_uint(r->config, sizes[i].of_object, sizes[i].field, &found, r->name, r->error));
         TRY(json_is_object(own) ? json_get_uint(own, sizes[i].of_object, sizes[i].field, &found, r->name, r->error)
                                 : HEARTH_OK);
         if (*sizes[i].field == 0 || *sizes[i].field > UINT16_MAX)

@@ -124,7 +124,7 @@ static hearth_status read_dense_layers(folder_reader *r)
     TRY(folder_read_layers_with_experts(r, &dense, &enumerated));
     if (enumerated)
         return folder_set_size(r, "leading_dense_block_count", dense);
-    if (!list || json_is_null(list))
+    if (!list || json_is_null(list) || r->family->summaries) /* of which read_given reads the list */
         return numbered > 0 ? folder_set_size(r, "leading_dense_block_count", (uint32_t)numbered) : HEARTH_OK;
     if (!folder_lists_layers(r, list))
         return fail(r->error, HEARTH_FORMAT, "%s: mlp_layer_types: is not an array of one name per layer", r->name);
@@ -278,6 +278,8 @@ hearth_status folder_read_experts(folder_reader *r)
     bool found, has = true;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
     TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
+    if (r->family->mixers == MIXERS_BLOCKS) /* transformers writes sizes of experts in any case */
+        has = r->family->mixture;
     if (count == 0 || !has)
         return read_shared_width(r);
     r->layer.ffn.router.expert_count = count;

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* Returns whether a config names recurrent layers among others. */
+/* Returns whether a config names recurrent layers among others: as they were published, or as transformers 5 names them. */
 static bool names_recurrent(const json_t *config)
 {
     const json_t *list = json_object_get(config, "layer_types");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *type = json_string_value(json_array_get(list, i));
-        if (type && strcmp(type, "mamba") == 0)
+        if (type && (strcmp(type, "mamba") == 0 || strcmp(type, "linear_attention") == 0))
             return true;
     }
     return false;

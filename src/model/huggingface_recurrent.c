@@ -80,6 +80,12 @@ static hearth_status get_of_block(const folder_reader *r, const block_list *list
     return json_is_object(item) ? json_get_uint(item, key, out, NULL, where, r->error) : HEARTH_OK;
 }
 
+uint32_t folder_listed_blocks(const json_t *config)
+{
+    size_t count = find_blocks(config).count;
+    return count <= UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+}
+
 bool folder_has_expert_blocks(const json_t *config)
 {
     block_list list = find_blocks(config);

@@ -377,6 +377,18 @@ static hearth_status read_turning_layers(folder_reader *r)
     return status;
 }
 
+/* As transformers writes DeepSeek V4's, what is summarised (compress) and the rest (main) have objects of their own. Finds the scaling,
+ * which is of the former alone, and reads the base of the latter. */
+static hearth_status find_of_summaries(folder_reader *r, const json_t **scaling, const char *where)
+{
+    const json_t *plain = json_object_get(*scaling, "main"), *summarised = json_object_get(*scaling, "compress");
+    bool found;
+    if (!json_is_object(plain) || !json_is_object(summarised))
+        return HEARTH_OK;
+    *scaling = summarised;
+    return folder_get_positive(r, plain, where, "rope_theta", &r->rope_base, &found);
+}
+
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 hearth_status folder_read_rope(folder_reader *r)
 {
@@ -405,6 +417,8 @@ hearth_status folder_read_rope(folder_reader *r)
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
+    if (r->family->summaries)
+        TRY(find_of_summaries(r, &scaling, where));
     if (!listed)
         TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     if (windows > 0 && windows != r->rope_base)

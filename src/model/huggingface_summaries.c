@@ -1,5 +1,6 @@
 /* huggingface_summaries.c - what a DeepSeek V4's config.json says of its attention (attention_shape.summary), its first layers' experts and
- * its limits, as it was published. Summaries of DeepSeek V4 are of 4 positions, which overlap, or of 128. */
+ * its limits, as it was published and as transformers writes it. Summaries of DeepSeek V4 are of 4 positions, which overlap, or of
+ * 128. */
 #include "folder_reader.h"
 
 #include "../base/memory.h"
@@ -12,24 +13,60 @@ static const struct {
 } sizes[] = {{"q_lora_rank", "attention.q_lora_rank"},          {"qk_rope_head_dim", "rope.dimension_count"},
              {"o_groups", "attention.output_group_count"},      {"o_lora_rank", "attention.output_lora_rank"},
              {"index_n_heads", "attention.indexer.head_count"}, {"index_head_dim", "attention.indexer.key_length"},
-             {"index_topk", "attention.indexer.top_k"},         {"num_hash_layers", "hash_layer_count"}};
+             {"index_topk", "attention.indexer.top_k"}};
+
+/* Reads how many of the first layers give each token its experts: a number, or the names of all layers' networks. */
+static hearth_status read_given(folder_reader *r)
+{
+    static const char number[] = "num_hash_layers", names[] = "mlp_layer_types";
+    const json_t *list = json_object_get(r->config, json_object_get(r->config, number) ? number : names);
+    uint32_t given = 0;
+    bool found = false;
+    if (!json_is_array(list))
+        TRY(json_get_uint(r->config, number, &given, NULL, r->name, r->error));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        bool gives = type && strcmp(type, "hash_moe") == 0;
+        if (!type || (!gives && strcmp(type, "moe") != 0) || (gives && found))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: item %zu is not as supported: first hash_moe, then moe",
+                        r->name, names, i);
+        found |= !gives;
+        given += gives;
+    }
+    return folder_set_size(r, "hash_layer_count", given);
+}
+
+/* Returns what a list has for a layer: a number, or a name, for which an object has the number; 0 for the name of layers without
+ * summaries. known: whether there is any. */
+static json_int_t ratio_at(const json_t *list, const json_t *rates, size_t layer, bool *known)
+{
+    const json_t *item = json_array_get(list, layer);
+    const char *name = json_string_value(item);
+    const json_t *rate = name ? json_object_get(rates, name) : item;
+    bool none = name && strcmp(name, "sliding_attention") == 0;
+    *known = none || json_is_integer(rate);
+    return none ? 0 : json_integer_value(rate);
+}
 
 /* Reads of how many positions each layer has summaries; the list goes on with blocks that guess tokens ahead. */
 static hearth_status read_ratios(folder_reader *r)
 {
-    static const char name[] = "compress_ratios";
+    static const char numbers[] = "compress_ratios", names[] = "layer_types";
+    const json_t *rates = json_object_get(r->config, "compress_rates");
+    const char *name = rates && !json_object_get(r->config, numbers) ? names : numbers;
     const json_t *list = json_object_get(r->config, name);
     uint32_t layers = r->hyper.layer_count;
     char key[KEY_SIZE];
     if (!json_is_array(list) || json_array_size(list) < layers)
-        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, name);
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, name);
     uint32_t *ratios = mem_new_array(layers, sizeof *ratios);
     if (!ratios)
         return fail_memory(r->error, name, layers * sizeof *ratios);
     hearth_status status = HEARTH_OK;
     for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
-        json_int_t value = json_integer_value(json_array_get(list, i));
-        if (!json_is_integer(json_array_get(list, i)) || value < 0 || value > UINT32_MAX)
+        bool known;
+        json_int_t value = ratio_at(list, rates, i, &known);
+        if (!known || value < 0 || value > UINT32_MAX)
             status = fail(r->error, HEARTH_FORMAT, "%s: %s: item %u is not a number of positions", r->name, name, i);
         ratios[i] = (uint32_t)value;
     }
@@ -53,6 +90,7 @@ hearth_status folder_read_summaries(folder_reader *r)
     }
     TRY(folder_get_positive(r, r->config, r->name, "compress_rope_theta", &base, &found));
     TRY(folder_set_number(r, "attention.compress_rope_freq_base", base));
+    TRY(read_given(r));
     return read_ratios(r);
 }
 

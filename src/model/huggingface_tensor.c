@@ -302,10 +302,10 @@ static uint32_t layer_of_name(const char *name)
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
-    static const char *const others[] = {"vision_model.",        "vision_tower.",   "multi_modal_projector.",
-                                         "audio_tower.",         "visual.",         "embed_vision.",
-                                         "embed_audio.",         "vision_adapter.", "vision_projection.",
-                                         "vit_large_projector.", "vision_embedder."};
+    static const char *const others[] = {"vision_model.",        "vision_tower.",    "multi_modal_projector.",
+                                         "audio_tower.",         "visual.",          "embed_vision.",
+                                         "embed_audio.",         "vision_adapter.",  "vision_projection.",
+                                         "vit_large_projector.", "vision_embedder.", "patch_merge_mlp."};
     uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;
