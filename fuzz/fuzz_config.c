@@ -12,6 +12,7 @@
  * Covers: src/model/huggingface_mimo.c
  * Covers: src/model/huggingface_minimax.c
  * Covers: src/model/huggingface_ngrams.c
+ * Covers: src/model/huggingface_packed.c
  * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_rwkv.c
@@ -226,7 +227,8 @@ static bool meets_needs(const family *f, const tensor_rule *r, const char *sets,
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, 2 likewise with powers of
- * two as scales and experts of 4 bits, m experts as blocks of 4 bits; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
+ * two as scales and experts of 4 bits, m experts as blocks of 4 bits; as numbers of 8 bits in words, of which four columns share a
+ * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
  * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
@@ -305,6 +307,51 @@ static hearth_status add_with_powers(checkpoint *c, const stored_tensor *t, bool
     scales.size_bytes = scales.shape[0] * scales.shape[1];
     TRY(checkpoint_add_tensor(c, &codes, NULL));
     return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scales, NULL);
+}
+
+/* Adds a matrix as numbers in words, with their scales and zeros, and where words go along columns the group of each. */
+static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
+{
+    static const int32_t in_order[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2},
+                         other[] = {1, 0, 1, 0, 1, 0, 1, 0, 0, 2, 2, 2};
+    uint64_t columns = t->shape[0], rows = t->shape[1], groups = columns / 4, n = form == '7' ? 8 : 4;
+    bool by_rows = form == '4', across = form == '7';
+    const struct {
+        const char *ending[2]; /* by rows, else */
+        number_format format;
+        uint32_t rank;
+        uint64_t shape[2];
+        const void *data;
+    } parts[] = {
+        {{"weight_packed", "qweight"},
+         FORMAT_I32,
+         2,
+         {by_rows  ? columns / n
+          : across ? rows / n
+                   : rows,
+          by_rows  ? rows
+          : across ? columns
+                   : columns / n},
+         values},
+        {{"weight_scale", "scales"}, FORMAT_BF16, 2, {by_rows ? groups : rows, by_rows ? rows : groups}, values},
+        {{"weight_zero_point", "qzeros"},
+         FORMAT_I32,
+         2,
+         {by_rows ? groups : rows / n, by_rows ? rows / n : groups},
+         values},
+        {{"weight_g_idx", "g_idx"}, FORMAT_I32, 1, {columns, 1}, form == '6' ? other : in_order}};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        char name[TENSOR_NAME_SIZE + 32];
+        snprintf(name, sizeof(name), "%.*s%s", (int)(strlen(t->name) - strlen("weight")), t->name,
+                 parts[i].ending[!by_rows]);
+        stored_tensor part = {.name = name, .format = parts[i].format, .rank = parts[i].rank, .data = parts[i].data};
+        uint64_t shape[4] = {parts[i].shape[0], parts[i].shape[1], 1, 1};
+        memcpy(part.shape, shape, sizeof(shape));
+        part.size_bytes = (size_t)(shape[0] * shape[1]) * number_formats[part.format].block_bytes;
+        if (part.size_bytes > 0 && !checkpoint_find_tensor(c, name))
+            TRY(checkpoint_add_tensor(c, &part, NULL));
+    }
+    return HEARTH_OK;
 }
 
 /* Adds matrices of all experts as blocks of 4 bits and their scales: of `rows` rows of one block. */
@@ -392,7 +439,10 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         bool of_layer = folder && t.rank == 2 && strchr(r->folder_name, '%');
         if (checkpoint_find_tensor(c, name)) /* two rules may have one name */
             continue;
-        if (of_layer && has_letter(sets, '2') && strstr(name, ".weight"))
+        const char *words = strpbrk(sets, "4567");
+        if (of_layer && words && strstr(name, ".weight") && columns <= 12)
+            TRY(add_words(c, &t, *words));
+        else if (of_layer && has_letter(sets, '2') && strstr(name, ".weight"))
             TRY(add_with_powers(c, &t, r->flags & TENSOR_EXPERTS));
         else if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)
             TRY(add_blocks(c, name, r->flags & TENSOR_TRANSPOSED ? columns : rows));

@@ -160,7 +160,7 @@ static const struct {
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: dtype is missing"},
     {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT,
      "tensor a: dtype is missing or no"},
-    {"{" TENSOR("a", "I32", "1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: dtype I32 is not supported"},
+    {"{" TENSOR("a", "U32", "1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: dtype U32 is not supported"},
     {"{" TENSOR("a", "I64", "1", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: has 4 bytes, but its shape and dtype make 8"},
     {"{" TENSOR("a", "F8_E5M2", "1", "0,1") "}", 1, HEARTH_UNSUPPORTED, "tensor a: dtype F8_E5M2 is not supported"},
     {"{" TENSOR("a", "f32", "1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: dtype f32 is not supported"},

@@ -210,7 +210,10 @@ static void all_families(void **state)
     (void)state;
     for (size_t i = 0; i < FAMILY_CASES; i++)
         compare(family_cases[i]);
-    compare("gpt-oss-mxfp4");
+    static const char *const rounded[] = {"gpt-oss-mxfp4", "llama-gptq", "llama-gptq-order", "llama-packed",
+                                          "qwen3-moe-packed"};
+    for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
+        compare(rounded[i]);
 }
 
 int main(void)

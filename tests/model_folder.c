@@ -517,9 +517,9 @@ static void test_three_values(void **state)
         }
     assert_int_equal(understand(&none, stored, config, &error), HEARTH_FORMAT);
     expect_text(&error, "not finite");
-    json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "gptq"));
+    json_object_set_new(config, "quantization_config", json_pack("{s:s}", "quant_method", "hqq"));
     assert_int_equal(understand(&none, stored, config, &error), HEARTH_UNSUPPORTED);
-    expect_text(&error, "quantization_config: gptq is not read");
+    expect_text(&error, "quantization_config: hqq is not read");
     checkpoint_close(stored);
     checkpoint_close(files);
     json_decref(config);

@@ -26,6 +26,7 @@ static const struct {
     {"F32", FORMAT_F32, 4},
     {"F16", FORMAT_F16, 2},
     {"BF16", FORMAT_BF16, 2},
+    {"I32", FORMAT_I32, 4},
     /* Packed weights, floats that scales belong to, and whole numbers: no formats of hearth's, see stored_tensor.foreign. */
     {"U8", FORMAT_STORED_COUNT, 1},
     {"F8_E4M3", FORMAT_STORED_COUNT, 1},
@@ -74,7 +75,7 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
         return HEARTH_OK;
     }
     return refuse(r, HEARTH_UNSUPPORTED, t->name,
-                  "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3, F8_E8M0, U8, I8 and I64", dtype);
+                  "dtype %.32s is not supported, only F32, F16, BF16, F8_E4M3, F8_E8M0, U8, I8, I32 and I64", dtype);
 }
 
 /* Reads item i of an array as an integer of at least 0; returns false where it is none. */

@@ -10,7 +10,7 @@
 
 size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns)
 {
-    return (size_t)(s->kind == SCALED_F8 ? columns : columns / 2);
+    return (size_t)(s->kind == SCALED_F8 ? columns : s->kind == SCALED_PACKED ? columns * s->bits / 8 : columns / 2);
 }
 
 uint64_t scaled_row_scales(const scaled_rows *s, uint64_t columns)
@@ -54,6 +54,10 @@ static void read_mxfp4(const uint8_t *values, const uint8_t *scales, uint64_t co
 
 void scaled_read(const scaled_rows *s, const void *values, uint64_t number, uint64_t row, uint64_t columns, void *out)
 {
+    if (s->kind == SCALED_PACKED) {
+        packed_read(s->scales[number], values, row, s->made, out);
+        return;
+    }
     uint64_t stored = s->first + row * s->step, group = s->kind == SCALED_F8 ? stored / s->block_rows : stored;
     size_t scale_bytes = s->kind == SCALED_F8 ? number_formats[s->scale_format].block_bytes : 1;
     const uint8_t *from = (const uint8_t *)values + (size_t)stored * scaled_row_bytes(s, columns);

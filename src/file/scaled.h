@@ -4,24 +4,24 @@
  * F8: a byte is a float of one sign, four exponent and three fraction bits (E4M3 without infinities, arXiv 2209.05433), and
  * rectangles of a matrix share a scale that it is multiplied with. They are read as float32, exactly.
  * MXFP4: blocks of 32 numbers of four bits (OCP Microscaling Formats 1.0), of which the scales lie apart; byte i holds values
- * 2i and 2i + 1. They are read as the number format of that name, in which nothing is rounded. */
+ * 2i and 2i + 1. They are read as the number format of that name, in which nothing is rounded.
+ * PACKED: numbers in words (packed.h). */
 #ifndef FILE_SCALED_H
 #define FILE_SCALED_H
 
-#include "../number/format.h"
+#include "packed.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef enum scaled_kind { SCALED_F8, SCALED_MXFP4 } scaled_kind;
+typedef enum scaled_kind { SCALED_F8, SCALED_MXFP4, SCALED_PACKED } scaled_kind;
 
 /* How the rows of a tensor are made; a tensor of one matrix counts as one stacked matrix. */
 typedef struct scaled_rows {
     scaled_kind kind;
-    const void **scales;                /* [matrices] where those of each matrix begin, row by row        */
-    number_format scale_format;         /* F8; MXFP4: a byte, the exponent plus 127                       */
+    const void **scales;        /* [matrices] where those of each matrix begin, row by row; PACKED: a packed_matrix */
+    number_format scale_format; /* F8; MXFP4: a byte, the exponent plus 127                       */
     uint64_t block_rows, block_columns; /* F8: values that share a scale; the last ones may be fewer      */
     uint64_t stored_rows;               /* of each matrix; those of two tensors may take turns            */
+    unsigned bits;                      /* PACKED: of a number                                            */
+    number_format made;                 /* PACKED: what rows become                                       */
     uint64_t first, step;               /* the tensor's row i is the stored row first + i * step          */
 } scaled_rows;
 

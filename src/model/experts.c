@@ -28,7 +28,7 @@ static hearth_status add_empty(checkpoint *c, const char *name, const stored_ten
 /* Returns whether rows of two tensors are made in one way. */
 static bool made_alike(const scaled_rows *a, const scaled_rows *b)
 {
-    return !a == !b && (!a || (a->kind == b->kind && a->scale_format == b->scale_format &&
+    return !a == !b && (!a || (a->kind == b->kind && a->scale_format == b->scale_format && a->bits == b->bits &&
                                a->block_rows == b->block_rows && a->block_columns == b->block_columns &&
                                a->stored_rows == b->stored_rows && a->first == b->first && a->step == b->step));
 }

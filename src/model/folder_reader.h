@@ -14,8 +14,9 @@
 /* How a folder stores matrices of -s, 0 and s: not at all; as floats that are to be rounded; packed, with s, with 1 / s. */
 typedef enum folder_ternary { TERNARY_NONE, TERNARY_ONLINE, TERNARY_MULTIPLIED, TERNARY_DIVIDED } folder_ternary;
 
-/* How a folder stores matrices whose scales lie beside them: not at all; as floats of 8 bits; as blocks of numbers of 4 bits. */
-typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_F8, FOLDER_MXFP4 } folder_scaled;
+/* How a folder stores matrices whose scales lie beside them: not at all; as floats of 8 bits; as blocks of numbers of 4 bits;
+ * as numbers in words (file/packed.h). */
+typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_F8, FOLDER_MXFP4, FOLDER_PACKED } folder_scaled;
 
 typedef struct folder_reader {
     checkpoint *out;
@@ -30,6 +31,7 @@ typedef struct folder_reader {
     folder_ternary ternary;
     folder_scaled scaled;
     uint32_t scale_block[2]; /* FOLDER_F8: rows and columns that share a scale; 0: no blocks */
+    packed_matrix packed;    /* FOLDER_PACKED: what is alike of all: order, bits, group, what is added to zeros */
     uint32_t draft_layers;   /* layers behind the last one that guess tokens ahead; they are left out */
     hyperparameters hyper;   /* the sizes                             */
     model_layer layer;       /* of every layer                        */
@@ -165,6 +167,16 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
 /* Turns such a tensor into one of rows that are made when they are read, or, where more of it is to be changed, of values. */
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
                                  stored_tensor *t);
+
+/* In huggingface_packed.c. Reads the quantization_config of numbers in words; found false: it is another one. */
+hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool *found);
+/* Returns how long the ending of a name is that says that a tensor is words; 0: it has another one. */
+size_t folder_packed_ending(const folder_reader *r, const char *name);
+/* Returns whether a tensor is the scales, zeros or groups of words, or their shape. */
+bool folder_is_of_packed(const folder_reader *r, const char *name);
+/* Turns words into a matrix whose rows are made when they are read: of blocks, where their zeros and groups allow it and floats are not
+ * asked for. */
+hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, bool as_floats, stored_tensor *t);
 
 /* In huggingface_ternary.c. Reads quantization_config: HEARTH_UNSUPPORTED, unless it is BitNet's. */
 hearth_status folder_read_ternary(folder_reader *r, const json_t *settings);

@@ -57,7 +57,9 @@ hearth_status folder_read_quantization(folder_reader *r, const json_t *settings)
         r->scaled = FOLDER_MXFP4;
         return HEARTH_OK;
     }
-    return folder_read_ternary(r, settings);
+    bool packed;
+    TRY(folder_read_packed(r, settings, &packed));
+    return packed ? HEARTH_OK : folder_read_ternary(r, settings);
 }
 
 /* Returns the tensor whose name ends otherwise; NULL: there is none. */
@@ -81,6 +83,8 @@ bool folder_is_scale(const folder_reader *r, const char *name)
 {
     static const char *const endings[] = {".weight_scale_inv", ".weight_scale", ".activation_scale",
                                           ".input_scale",      ".k_scale",      ".v_scale"};
+    if (r->scaled == FOLDER_PACKED)
+        return folder_is_of_packed(r, name);
     for (size_t i = 0; r->scaled == FOLDER_F8 && i < sizeof endings / sizeof *endings; i++)
         if (ends_with(name, endings[i]))
             return true;
@@ -91,10 +95,10 @@ bool folder_is_scale(const folder_reader *r, const char *name)
 
 void folder_plain_name(const folder_reader *r, const char *name, char out[2 * TENSOR_NAME_SIZE])
 {
-    size_t size = strlen(name);
+    size_t size = strlen(name), packed = r->scaled == FOLDER_PACKED ? folder_packed_ending(r, name) : 0;
     if (r->scaled == FOLDER_MXFP4 && ends_with(name, blocks_ending))
         size -= sizeof blocks_ending - 1;
-    snprintf(out, 2 * TENSOR_NAME_SIZE, "%.*s", (int)size, name);
+    snprintf(out, 2 * TENSOR_NAME_SIZE, "%.*s%s", (int)(size - packed), name, packed > 0 ? weight_ending : "");
 }
 
 static hearth_status refuse(const folder_reader *r, const stored_tensor *t, const char *why)
@@ -267,6 +271,8 @@ static hearth_status take_fp4(folder_reader *r, const stored_tensor *stored, sto
 bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored)
 {
     bool experts = rule->flags & TENSOR_EXPERTS;
+    if (r->scaled == FOLDER_PACKED)
+        return folder_packed_ending(r, stored->name) > 0;
     if (r->scaled == FOLDER_F8)
         return is_of(stored, F8) || (experts && (is_of(stored, SIGNED_BYTE) || is_of(stored, BYTE)));
     return r->scaled == FOLDER_MXFP4 && experts && ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);
@@ -275,6 +281,10 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
                                  stored_tensor *t)
 {
+    if (r->scaled == FOLDER_PACKED) {
+        TRY(folder_take_packed(r, stored, rule->flags & CHANGES, t));
+        return rule->flags & CHANGES ? make_all(r, t) : HEARTH_OK;
+    }
     if (r->scaled == FOLDER_F8)
         return is_of(stored, F8) ? take_f8(r, rule, stored, t) : take_fp4(r, stored, t);
     return take_mxfp4(r, rule, stored, t);

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from rwkv7 import Rwkv7
+from words import round_to_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, GREEDY, VOCABULARY = 24, 16, 272
@@ -208,7 +209,7 @@ def eight_bits(base, block=None):
 
 
 # llama.cpp takes the sizes of chunks for granted
-NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm"]
+NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm", "llama-awq"]
 
 CASES = {
     "llama4": llama4(),
@@ -536,6 +537,23 @@ CASES["gemma4-unified"] = {
 del CASES["gemma4-unified"]["text_config"]["tie_word_embeddings"], CASES["gemma4-unified"]["text_config"]["hidden_act"]
 CASES["deepseek3-fp8"] = eight_bits(CASES["deepseek3"], [8, 32])
 CASES["llama-fp8"] = eight_bits(case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5))
+def in_words(base, **settings):
+    return {**base, "quantization_config": settings}
+
+
+def compressed(bits, size, symmetric):
+    weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group", "group_size": size}
+    return dict(quant_method="compressed-tensors", format="pack-quantized",
+                config_groups={"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}}, ignore=["lm_head"])
+
+
+LLAMA = case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5)
+CASES["llama-gptq"] = in_words(LLAMA, quant_method="gptq", bits=4, group_size=32, sym=True, desc_act=False)
+CASES["llama-gptq-order"] = in_words(LLAMA, quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True, checkpoint_format="gptq_v2")
+CASES["llama-awq"] = in_words(LLAMA, quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")
+CASES["llama-packed"] = in_words(LLAMA, **compressed(4, 32, False))
+CASES["qwen3-moe-packed"] = in_words(case("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                                          norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]), **compressed(4, 32, True))
 CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
                               sliding_window=16, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               attention_bias=True, swiglu_limit=7.0, rms_norm_eps=1e-5, num_hidden_layers=3,
@@ -602,7 +620,7 @@ def make_model(name, seed):
     if settings["model_type"] == "deepseek_v4":
         model.save_pretrained = types.MethodType(save_deepseek4, model)
     if stored:
-        {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}[stored](model, CASES[name]["quantization_config"])
+        {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}.get(stored, round_to_words)(model, CASES[name]["quantization_config"])
     return model, random
 
 

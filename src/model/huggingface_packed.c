@@ -1,0 +1,249 @@
+/* huggingface_packed.c - folders whose matrices GPTQ, AWQ or compressed-tensors ("pack-quantized") have rounded to numbers of 4 or 8
+ * bits, which lie in words beside their zeros and scales (file/packed.h). */
+#include "folder_reader.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How the tensors of a matrix end that is called X.weight; NULL: there is no such tensor. */
+static const struct {
+    const char *words, *scales, *zeros, *groups, *shape;
+} endings[] = {
+    [PACKED_ROWS] = {".weight_packed", ".weight_scale", ".weight_zero_point", ".weight_g_idx", ".weight_shape"},
+    [PACKED_COLUMNS] = {".qweight", ".scales", ".qzeros", ".g_idx", NULL},
+    [PACKED_ACROSS] = {".qweight", ".scales", ".qzeros", NULL, NULL}};
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t size = strlen(name), of_ending = ending ? strlen(ending) : 0;
+    return ending && size > of_ending && strcmp(name + size - of_ending, ending) == 0;
+}
+
+/* ------------------------------------------------------------------ config */
+
+static hearth_status refuse_setting(const folder_reader *r, const char *key, const char *why)
+{
+    return fail(r->error, HEARTH_UNSUPPORTED, "%s: quantization_config: %s: %s", r->name, key, why);
+}
+
+/* Reads the bits of a number and how many columns share a scale: -1 or null stand for all of a row. */
+static hearth_status read_sizes(folder_reader *r, const json_t *settings, const char *bits_key, const char *group_key)
+{
+    json_int_t bits = json_integer_value(json_object_get(settings, bits_key));
+    const json_t *group = json_object_get(settings, group_key);
+    json_int_t size = json_integer_value(group);
+    if (bits != 4 && bits != 8)
+        return refuse_setting(r, bits_key, "others than 4 and 8 are not read");
+    if ((group && !json_is_null(group) && !json_is_integer(group)) || size < -1 || size > UINT32_MAX)
+        return refuse_setting(r, group_key, "is not a number of columns");
+    r->packed.bits = (unsigned)bits;
+    r->packed.group = size > 0 ? (uint64_t)size : 0;
+    r->scaled = FOLDER_PACKED;
+    return HEARTH_OK;
+}
+
+static hearth_status read_gptq(folder_reader *r, const json_t *settings)
+{
+    const char *form = json_string_value(json_object_get(settings, "checkpoint_format"));
+    bool second = form && strcmp(form, "gptq_v2") == 0;
+    if (form && !second && strcmp(form, "gptq") != 0)
+        return refuse_setting(r, "checkpoint_format", "others than gptq and gptq_v2 are not read");
+    r->packed.order = PACKED_COLUMNS;
+    r->packed.add = second ? 0 : 1; /* the first form has zeros less one */
+    return read_sizes(r, settings, "bits", "group_size");
+}
+
+static hearth_status read_awq(folder_reader *r, const json_t *settings)
+{
+    const char *version = json_string_value(json_object_get(settings, "version"));
+    if (version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
+        return refuse_setting(r, "version", "others than gemm are not read");
+    r->packed.order = PACKED_ACROSS;
+    TRY(json_object_get(settings, "w_bit") ? read_sizes(r, settings, "w_bit", "q_group_size")
+                                           : read_sizes(r, settings, "bits", "group_size"));
+    return r->packed.bits == 4 ? HEARTH_OK : refuse_setting(r, "bits", "others than 4 are not read of awq");
+}
+
+static hearth_status read_compressed(folder_reader *r, const json_t *settings)
+{
+    static const char key[] = "config_groups";
+    json_t *groups = json_object_get(settings, key);
+    const json_t *weights = json_object_get(json_object_iter_value(json_object_iter(groups)), "weights");
+    const char *type = json_string_value(json_object_get(weights, "type"));
+    if (json_object_size(groups) != 1 || !json_is_object(weights))
+        return refuse_setting(r, key, "others than one group with weights are not read");
+    if (type && strcmp(type, "int") != 0)
+        return refuse_setting(r, key, "weights of another type than int are not read");
+    r->packed.order = PACKED_ROWS;
+    TRY(read_sizes(r, weights, "num_bits", "group_size"));
+    bool symmetric = !json_is_false(json_object_get(weights, "symmetric"));
+    r->packed.add = symmetric ? 1u << (r->packed.bits - 1) : 0;
+    return HEARTH_OK;
+}
+
+hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool *found)
+{
+    const char *method = json_string_value(json_object_get(settings, "quant_method"));
+    const char *format = json_string_value(json_object_get(settings, "format"));
+    *found = true;
+    if (method && strcmp(method, "gptq") == 0)
+        return read_gptq(r, settings);
+    if (method && strcmp(method, "awq") == 0)
+        return read_awq(r, settings);
+    if (method && strcmp(method, "compressed-tensors") == 0 && format && strcmp(format, "pack-quantized") == 0)
+        return read_compressed(r, settings);
+    *found = false;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+size_t folder_packed_ending(const folder_reader *r, const char *name)
+{
+    const char *ending = endings[r->packed.order].words;
+    return ends_with(name, ending) ? strlen(ending) : 0;
+}
+
+bool folder_is_of_packed(const folder_reader *r, const char *name)
+{
+    const char *const others[] = {endings[r->packed.order].scales, endings[r->packed.order].zeros,
+                                  endings[r->packed.order].groups, endings[r->packed.order].shape};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (ends_with(name, others[i]))
+            return true;
+    return false;
+}
+
+static hearth_status refuse(const folder_reader *r, const stored_tensor *t, const char *why)
+{
+    return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: %s", r->out->path, t->name, why);
+}
+
+/* Returns the tensor of the same matrix that ends so; NULL: there is none. */
+static const stored_tensor *find_beside(const folder_reader *r, const stored_tensor *words, const char *ending)
+{
+    char name[2 * TENSOR_NAME_SIZE];
+    size_t size = strlen(words->name) - strlen(endings[r->packed.order].words);
+    if (!ending || size + strlen(ending) >= sizeof name)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s%s", (int)size, words->name, ending);
+    return checkpoint_find_tensor(r->folder, name);
+}
+
+/* Returns whether a tensor is of two dimensions of such lengths, the first the one in which neighbours lie together. */
+static bool is_of_shape(const stored_tensor *t, uint64_t together, uint64_t apart)
+{
+    return t && t->rank == 2 && t->shape[0] == together && t->shape[1] == apart;
+}
+
+/* Sets the shape of a matrix by that of its words. false: it has another one, or its rows are padded. */
+static bool find_shape(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
+{
+    uint64_t n = packed_in_word(m), together = words->shape[0], apart = words->shape[1];
+    const stored_tensor *shape = find_beside(r, words, endings[m->order].shape);
+    if (words->rank != 2 || words->format != FORMAT_I32 || together > UINT32_MAX || apart > UINT32_MAX)
+        return false;
+    m->rows = m->order == PACKED_ROWS ? apart : m->order == PACKED_COLUMNS ? together : together * n;
+    m->columns = m->order == PACKED_ROWS ? together * n : m->order == PACKED_COLUMNS ? apart * n : apart;
+    m->group = m->group > 0 && m->group < m->columns ? m->group : m->columns;
+    int64_t said[2];
+    if (!shape || !shape->foreign || strcmp(shape->foreign, "I64") != 0 || shape->size_bytes != sizeof said)
+        return !shape;
+    memcpy(said, shape->data, sizeof said);
+    return said[0] == (int64_t)m->rows && said[1] == (int64_t)m->columns;
+}
+
+/* Returns whether all zeros are the middle of the numbers. */
+static bool all_are_middle(const packed_matrix *m)
+{
+    unsigned middle = 1u << (m->bits - 1);
+    if (!m->zeros)
+        return m->add == middle;
+    for (uint64_t group = 0; group < packed_groups(m); group++)
+        for (uint64_t row = 0; row < m->rows; row++)
+            if (packed_zero(m, row, group) != middle)
+                return false;
+    return true;
+}
+
+/* Finds the zeros of a matrix, and the scales. */
+static hearth_status find_scales(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
+{
+    bool by_row = m->order == PACKED_ROWS;
+    uint64_t groups = packed_groups(m), n = packed_in_word(m), zero_words = (m->rows + n - 1) / n;
+    const stored_tensor *scales = find_beside(r, words, endings[m->order].scales);
+    const stored_tensor *zeros = find_beside(r, words, endings[m->order].zeros);
+    if (!is_of_shape(scales, by_row ? groups : m->rows, by_row ? m->rows : groups) || scales->foreign ||
+        number_is_block(scales->format) || scales->format == FORMAT_I32)
+        return refuse(r, words, "has no scales of floats that fit its shape and the size of groups");
+    m->scale_format = scales->format;
+    m->scales = scales->data;
+    if (by_row && m->add > 0)
+        return HEARTH_OK;
+    if ((!by_row && m->rows % n != 0) ||
+        !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || zeros->format != FORMAT_I32)
+        return refuse(r, words, "has no zeros in words that fit its shape and the size of groups");
+    m->zeros = zeros->data;
+    return HEARTH_OK;
+}
+
+/* Finds the group of each column, if they are not in order. */
+static hearth_status find_groups(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
+{
+    const stored_tensor *groups = find_beside(r, words, endings[m->order].groups);
+    bool in_order = true;
+    if (!groups)
+        return HEARTH_OK;
+    if (groups->format != FORMAT_I32 || groups->rank != 1 || groups->shape[0] != m->columns)
+        return refuse(r, words, "has no number of a group for each column");
+    for (uint64_t c = 0; c < m->columns; c++) {
+        uint32_t group = packed_word(groups->data, c);
+        if (group >= packed_groups(m))
+            return refuse(r, words, "has a column of a group that is not there");
+        in_order &= group == c / m->group;
+    }
+    m->groups = in_order ? NULL : groups->data;
+    return HEARTH_OK;
+}
+
+/* Returns whether scales are half floats, or become such without a loss of size. */
+static bool scales_fit(const packed_matrix *m)
+{
+    if (m->scale_format == FORMAT_F16)
+        return true;
+    for (uint64_t group = 0; group < packed_groups(m); group++)
+        for (uint64_t row = 0; row < m->rows; row++)
+            if (!(fabsf(packed_scale(m, row, group)) < 0x1p11f)) /* times a zero of 16 it still is one */
+                return false;
+    return true;
+}
+
+hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, bool as_floats, stored_tensor *t)
+{
+    packed_matrix *m = arena_new_array(&r->out->memory, 1, sizeof *m);
+    scaled_rows *rows = arena_new_array(&r->out->memory, 1, sizeof *rows);
+    const void **matrices = arena_new_array(&r->out->memory, 1, sizeof *matrices);
+    if (!m || !rows || !matrices)
+        return fail_memory(r->error, stored->name, sizeof *m);
+    *m = r->packed;
+    if (!find_shape(r, stored, m))
+        return refuse(r, stored, "is not a matrix of words, or has padded rows");
+    TRY(find_scales(r, stored, m));
+    TRY(find_groups(r, stored, m));
+    number_format format = as_floats || !scales_fit(m) ? FORMAT_F32 : packed_format(m, all_are_middle(m));
+    const number_traits *made = &number_formats[format];
+    size_t blocks = (size_t)m->columns / made->block_values;
+    matrices[0] = m;
+    *rows = (scaled_rows){
+        .kind = SCALED_PACKED, .scales = matrices, .stored_rows = m->rows, .bits = m->bits, .made = format, .step = 1};
+    *t = (stored_tensor){.name = t->name,
+                         .format = format,
+                         .rank = 2,
+                         .shape = {m->columns, m->rows, 1, 1},
+                         .data = t->data,
+                         .scaled = rows};
+    return size_multiply(blocks * made->block_bytes, (size_t)m->rows, &t->size_bytes)
+               ? HEARTH_OK
+               : refuse(r, stored, "is too large");
+}

@@ -1,0 +1,124 @@
+/* engine_published_packed.c - folders whose matrices GPTQ, AWQ and compressed-tensors have rounded to numbers in words
+ * (tests/data/words.py): the logits of the values that these stand for, from the rows that hearth makes of them; and folders in which
+ * something is missing or does not fit. */
+#include "published.h"
+
+#define ROWS_NAME "model.layers.1.self_attn.q_proj."
+
+static void logits_of_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        number_format format; /* of queries */
+    } cases[] = {{"llama-gptq", FORMAT_Q4_0},
+                 {"llama-gptq-order", FORMAT_F32},
+                 {"llama-awq", FORMAT_Q4_1},
+                 {"llama-packed", FORMAT_Q4_1},
+                 {"qwen3-moe-packed", FORMAT_Q4_0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_model *m;
+        hearth_error error;
+        json_t *config = config_of(cases[i].name);
+        stack_check(open_as(&m, cases[i].name, config, NULL, &error), &error);
+        json_decref(config);
+        assert_int_equal(m->layers[1].q.format, cases[i].format);
+        golden_expect_of(m, cases[i].name);
+    }
+}
+
+/* ------------------------------------------------------------------ what does not fit */
+
+static const char *changed; /* the end of the name of the tensor that is changed */
+static enum change { LOST, SHORTER, OF_OTHERS } change;
+
+static bool change_tensor(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static int32_t numbers[1 << 12];
+    char name[128];
+    (void)from;
+    snprintf(name, sizeof name, ROWS_NAME "%s", changed);
+    if (strcmp(t->name, name) != 0)
+        return false;
+    stored_tensor other = *t;
+    if (change == SHORTER) {
+        other.shape[0] -= 1;
+        other.size_bytes = other.size_bytes / (size_t)t->shape[0] * (size_t)other.shape[0];
+    }
+    if (change == OF_OTHERS) {
+        assert_true(t->size_bytes <= sizeof numbers);
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            numbers[i] = 1 << 20;
+        other.data = numbers;
+    }
+    if (change != LOST)
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+static void tensors_must_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *tensor;
+        enum change change;
+        const char *reason;
+    } cases[] = {
+        {"llama-gptq", "scales", LOST, "q_proj.qweight: has no scales of floats"},
+        {"llama-gptq", "scales", SHORTER, "q_proj.qweight: has no scales of floats"},
+        {"llama-gptq", "qzeros", LOST, "q_proj.qweight: has no zeros in words"},
+        {"llama-gptq", "qzeros", SHORTER, "q_proj.qweight: has no zeros in words"},
+        {"llama-gptq", "g_idx", SHORTER, "q_proj.qweight: has no number of a group for each column"},
+        {"llama-gptq-order", "g_idx", OF_OTHERS, "q_proj.qweight: has a column of a group that is not there"},
+        {"llama-gptq", "qweight", SHORTER, "q_proj.qweight: has no scales of floats"},
+        {"llama-gptq", "qweight", LOST, "self_attn.q_proj.weight: is missing"},
+        {"llama-awq", "qzeros", LOST, "q_proj.qweight: has no zeros in words"},
+        {"llama-packed", "weight_scale", LOST, "q_proj.weight_packed: has no scales of floats"},
+        {"llama-packed", "weight_zero_point", LOST, "q_proj.weight_packed: has no zeros in words"},
+        {"llama-packed", "weight_shape", OF_OTHERS,
+         "q_proj.weight_packed: is not a matrix of words, or has padded rows"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_model *m;
+        hearth_error error = {0};
+        json_t *config = config_of(cases[i].model);
+        changed = cases[i].tensor;
+        change = cases[i].change;
+        if (open_as(&m, cases[i].model, config, change_tensor, &error) != HEARTH_FORMAT ||
+            !strstr(error.text, cases[i].reason))
+            fail_msg("%s, %s: %s", cases[i].model, cases[i].tensor, error.text);
+        json_decref(config);
+    }
+}
+
+/* Sets a member of quantization_config, or of the weights of compressed-tensors. */
+static void settings_must_be_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *key, *value, *reason;
+    } cases[] = {
+        {"llama-gptq", "bits", "3", "bits: others than 4 and 8"},
+        {"llama-gptq", "bits", "null", "bits: others than 4 and 8"},
+        {"llama-gptq", "group_size", "-2", "group_size: is not a number of columns"},
+        {"llama-gptq", "group_size", "\"all\"", "group_size: is not a number of columns"},
+        {"llama-gptq", "checkpoint_format", "\"marlin\"", "checkpoint_format: others than gptq and gptq_v2"},
+        {"llama-awq", "version", "\"gemv\"", "version: others than gemm"},
+        {"llama-awq", "bits", "8", "bits: others than 4 are not read of awq"},
+        {"llama-packed", "config_groups", "{}", "config_groups: others than one group"},
+        {"llama-packed", "config_groups", "{\"a\": {\"weights\": {\"type\": \"float\"}}}", "of another type than int"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *config = config_of(cases[i].model);
+        json_object_set_new(json_object_get(config, "quantization_config"), cases[i].key,
+                            json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        expect_refused(cases[i].model, config, cases[i].reason);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_of_numbers), cmocka_unit_test(tensors_must_fit),
+                                       cmocka_unit_test(settings_must_be_known)};
+    return run_group(tests, NULL, NULL);
+}
