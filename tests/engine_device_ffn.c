@@ -113,7 +113,7 @@ static void formats_without_kernels(void **state)
         assert_int_equal(status, form == PLACED_FFN_HOST ? HEARTH_OK : HEARTH_UNSUPPORTED);
         if (status != HEARTH_OK &&
             !strstr(error.text, "built: blk.0.ffn_gate: is q2_K, for which devices have no "
-                                "kernels (they have f32, f16, bf16, q8_0, q4_0, q4_K, q5_K, q6_K and mxfp4)"))
+                                "kernels (they have f32, f16, bf16, q8_0, q4_0, q4_1, q4_K, q5_K, q6_K and mxfp4)"))
             fail_msg("%s", error.text);
         hearth_engine_destroy(s.engine);
         assert_int_equal(device_used(runtime), 0);

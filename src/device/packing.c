@@ -39,6 +39,12 @@ static void pack_q4_0(const uint8_t *block, uint8_t *w, uint8_t *scales)
     memcpy(w, block + 2, 16);
 }
 
+static void pack_q4_1(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    memcpy(scales, block, 4);
+    memcpy(w, block + 4, 16);
+}
+
 /* Packs 32 values of four bits: the first 16 into the low nibbles, the others into the high ones. */
 static void pack_nibbles(const uint8_t values[SUB_VALUES], uint8_t out[SUB_BYTES])
 {

@@ -46,7 +46,7 @@ INLINE bool has_one_scale(int format)
 /* Returns whether a format's values are step * q - offset. */
 INLINE bool has_offset(int format)
 {
-    return format == W_Q4_K || format == W_Q5_K;
+    return format == W_Q4_1 || format == W_Q4_K || format == W_Q5_K;
 }
 
 /* Two numbers that the 32 values of a block share: the scale, and 0. With an offset: step and offset. q6_K: the scales
@@ -60,7 +60,10 @@ INLINE two_scales scales_32(int format, GLOBAL const ushort *scales, uint sub)
 {
     two_scales s;
     s.second = 0.0f;
-    if (has_offset(format)) {
+    if (format == W_Q4_1) {
+        s.first = half_value(scales[2 * sub]);
+        s.second = -half_value(scales[2 * sub + 1]);
+    } else if (has_offset(format)) {
         GLOBAL const ushort *of = scales + sub / 8 * 8;
         uint j = sub % 8, lower = (uint)of[2 + j / 2] >> j % 2 * 8, upper = (uint)of[6 + j / 4] >> j % 4 * 4;
         s.first = half_value(of[0]) * (float)((lower & 15u) | (upper & 3u) << 4);
@@ -90,9 +93,9 @@ INLINE float scale_at(int format, GLOBAL const ushort *scales, uint at)
 #define NIBBLES_AT(at)    ((at) / 32 * 16 + (at) % 16)
 #define NIBBLES_SHIFT(at) ((at) / 16 % 2 * 4)
 
-INLINE float8 q4_K_8(GLOBAL const uchar *row, GLOBAL const ushort *scales, uint at)
+INLINE float8 q4_offset_8(int format, GLOBAL const uchar *row, GLOBAL const ushort *scales, uint at)
 {
-    two_scales s = scales_32(W_Q4_K, scales, at / 32);
+    two_scales s = scales_32(format, scales, at / 32);
     return float8_fma(float8_all(s.first), float8_of_nibbles(row + NIBBLES_AT(at), NIBBLES_SHIFT(at), 0),
                       float8_all(-s.second));
 }
@@ -132,7 +135,7 @@ INLINE float8 unscaled_8(int format, GLOBAL const uchar *row, GLOBAL const ushor
         return float8_of_fp4(row + NIBBLES_AT(at), NIBBLES_SHIFT(at));
     if (format == W_Q5_K)
         return q5_K_8(row, scales, at);
-    return format == W_Q4_K ? q4_K_8(row, scales, at) : q6_K_8(row, scales, at);
+    return format == W_Q6_K ? q6_K_8(row, scales, at) : q4_offset_8(format, row, scales, at);
 }
 
 /* Returns the values themselves; the multiplication is exact. */

@@ -14,6 +14,7 @@
  *     q8_0             w: int8 [rows][columns];               scales: f16 [rows][columns / 32]
  *     q4_0             w: 16 bytes for each block of 32, in the file's order of nibbles
  *                      [rows][columns / 32][16];              scales: f16 [rows][columns / 32]
+ *     q4_1             w: as q4_0;                            scales: f16 d and minimum [rows][columns / 32][2]
  *     q4_K             w: sub-blocks of 32 as blocks of q4_0  [rows][columns / 256][8][16];
  *                      scales: [rows][columns / 256][16 bytes]: f16 d and dmin; then 8 bytes, byte j with the lower
  *                      four bits of the scale of sub-block j and, above them, those of its minimum; then 4 bytes,
@@ -567,6 +568,7 @@
 #define DEVICE_BLOCK_FORMATS(X) \
     X(Q8_0, q8_0,  32,  32,  2) \
     X(Q4_0, q4_0,  32,  16,  2) \
+    X(Q4_1, q4_1,  32,  16,  4) \
     X(Q4_K, q4_K, 256, 128, 16) \
     X(Q5_K, q5_K, 256, 160, 16) \
     X(Q6_K, q6_K, 256, 192, 18) \
