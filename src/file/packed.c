@@ -62,15 +62,23 @@ number_format packed_format(const packed_matrix *m, bool middle)
     return middle ? FORMAT_Q4_0 : FORMAT_Q4_1;
 }
 
-static unsigned number_of(const packed_matrix *m, const void *words, uint64_t row, uint64_t column)
+/* Takes `count` numbers of a row from column `first` on: both are multiples of the numbers of a word, where words hold columns. */
+static void take(const packed_matrix *m, const void *words, uint64_t row, uint64_t first, size_t count, uint8_t *out)
 {
-    switch (m->order) {
-    case PACKED_ROWS:
-        return number_at(m, word_from(words, row * (m->columns / packed_in_word(m))), column);
-    case PACKED_COLUMNS:
-        return number_down(m, words, m->rows, row, column);
-    default:
-        return number_at(m, word_from(words, column * (m->rows / packed_in_word(m))), row);
+    unsigned n = packed_in_word(m), mask = (1u << m->bits) - 1;
+    if (m->order == PACKED_ACROSS) {
+        uint64_t of_column = m->rows / n, from = first * of_column + row / n;
+        unsigned shift = across[row % n] * m->bits;
+        for (size_t i = 0; i < count; i++)
+            out[i] = (uint8_t)(packed_word(words, from + i * of_column) >> shift & mask);
+        return;
+    }
+    uint64_t step = m->order == PACKED_ROWS ? 1 : m->rows;
+    uint64_t from = (m->order == PACKED_ROWS ? row * (m->columns / n) : row) + first / n * step;
+    for (size_t i = 0; i < count; i += n, from += step) {
+        uint32_t word = packed_word(words, from);
+        for (unsigned k = 0; k < n; k++, word >>= m->bits)
+            out[i + k] = (uint8_t)(word & mask);
     }
 }
 
@@ -97,27 +105,28 @@ static void make_block(const uint8_t *numbers, unsigned zero, float scale, numbe
     }
 }
 
-static void read_floats(const packed_matrix *m, const void *words, uint64_t row, float *out)
+static void make_floats(const packed_matrix *m, uint64_t row, const uint8_t *numbers, uint64_t first, size_t count,
+                        float *out)
 {
-    for (uint64_t c = 0; c < m->columns; c++) {
-        uint64_t group = m->groups ? packed_word(m->groups, c) : c / m->group;
-        int number = (int)number_of(m, words, row, c) - (int)packed_zero(m, row, group);
-        out[c] = (float)number * packed_scale(m, row, group);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t group = m->groups ? packed_word(m->groups, first + i) : (first + i) / m->group;
+        out[first + i] = (float)(numbers[i] - (int)packed_zero(m, row, group)) * packed_scale(m, row, group);
     }
 }
 
 void packed_read(const packed_matrix *m, const void *words, uint64_t row, number_format format, void *out)
 {
-    if (format == FORMAT_F32) {
-        read_floats(m, words, row, out);
-        return;
-    }
     char *to = out;
-    for (uint64_t c = 0; c < m->columns; c += BLOCK, to += number_formats[format].block_bytes) {
+    for (uint64_t c = 0; c < m->columns; c += BLOCK) {
         uint8_t numbers[BLOCK];
-        uint64_t group = c / m->group;
-        for (uint64_t i = 0; i < BLOCK; i++)
-            numbers[i] = (uint8_t)number_of(m, words, row, c + i);
+        uint64_t group = c / m->group, left = m->columns - c;
+        size_t count = left < BLOCK ? (size_t)left : BLOCK;
+        take(m, words, row, c, count, numbers);
+        if (format == FORMAT_F32) {
+            make_floats(m, row, numbers, c, count, out);
+            continue;
+        }
         make_block(numbers, packed_zero(m, row, group), packed_scale(m, row, group), format, to);
+        to += number_formats[format].block_bytes;
     }
 }

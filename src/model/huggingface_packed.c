@@ -14,12 +14,6 @@ static const struct {
     [PACKED_COLUMNS] = {".qweight", ".scales", ".qzeros", ".g_idx", NULL},
     [PACKED_ACROSS] = {".qweight", ".scales", ".qzeros", NULL, NULL}};
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t size = strlen(name), of_ending = ending ? strlen(ending) : 0;
-    return ending && size > of_ending && strcmp(name + size - of_ending, ending) == 0;
-}
-
 /* ------------------------------------------------------------------ config */
 
 static hearth_status refuse_setting(const folder_reader *r, const char *key, const char *why)
@@ -102,7 +96,7 @@ hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool 
 size_t folder_packed_ending(const folder_reader *r, const char *name)
 {
     const char *ending = endings[r->packed.order].words;
-    return ends_with(name, ending) ? strlen(ending) : 0;
+    return text_ends_with(name, ending) ? strlen(ending) : 0;
 }
 
 bool folder_is_of_packed(const folder_reader *r, const char *name)
@@ -110,7 +104,7 @@ bool folder_is_of_packed(const folder_reader *r, const char *name)
     const char *const others[] = {endings[r->packed.order].scales, endings[r->packed.order].zeros,
                                   endings[r->packed.order].groups, endings[r->packed.order].shape};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (ends_with(name, others[i]))
+        if (others[i] && text_ends_with(name, others[i]))
             return true;
     return false;
 }

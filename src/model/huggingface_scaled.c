@@ -22,12 +22,6 @@ static const char blocks_ending[] = "_blocks", scales_ending[] = "_scales";
 /* Endings of a matrix, and of its scales, where those replace it. */
 static const char weight_ending[] = ".weight", scale_ending[] = ".scale";
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t size = strlen(name), of_ending = strlen(ending);
-    return size > of_ending && strcmp(name + size - of_ending, ending) == 0;
-}
-
 /* Reads how many rows and columns share a scale: a list of both; without one, scales are of whole matrices or rows. */
 static hearth_status read_blocks(folder_reader *r, const json_t *settings)
 {
@@ -67,7 +61,7 @@ static const stored_tensor *find_other(const folder_reader *r, const char *name,
 {
     char wanted[2 * TENSOR_NAME_SIZE];
     size_t size = strlen(name) - strlen(ending);
-    if (!ends_with(name, ending) || size + strlen(other) >= sizeof wanted)
+    if (!text_ends_with(name, ending) || size + strlen(other) >= sizeof wanted)
         return NULL;
     snprintf(wanted, sizeof wanted, "%.*s%s", (int)size, name, other);
     return checkpoint_find_tensor(r->folder, wanted);
@@ -86,17 +80,17 @@ bool folder_is_scale(const folder_reader *r, const char *name)
     if (r->scaled == FOLDER_PACKED)
         return folder_is_of_packed(r, name);
     for (size_t i = 0; r->scaled == FOLDER_F8 && i < sizeof endings / sizeof *endings; i++)
-        if (ends_with(name, endings[i]))
+        if (text_ends_with(name, endings[i]))
             return true;
     if (r->scaled == FOLDER_F8 && is_of(checkpoint_find_tensor(r->folder, name), POWER))
         return find_other(r, name, scale_ending, weight_ending) != NULL;
-    return r->scaled == FOLDER_MXFP4 && ends_with(name, scales_ending);
+    return r->scaled == FOLDER_MXFP4 && text_ends_with(name, scales_ending);
 }
 
 void folder_plain_name(const folder_reader *r, const char *name, char out[2 * TENSOR_NAME_SIZE])
 {
     size_t size = strlen(name), packed = r->scaled == FOLDER_PACKED ? folder_packed_ending(r, name) : 0;
-    if (r->scaled == FOLDER_MXFP4 && ends_with(name, blocks_ending))
+    if (r->scaled == FOLDER_MXFP4 && text_ends_with(name, blocks_ending))
         size -= sizeof blocks_ending - 1;
     snprintf(out, 2 * TENSOR_NAME_SIZE, "%.*s%s", (int)(size - packed), name, packed > 0 ? weight_ending : "");
 }
@@ -275,7 +269,7 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
         return folder_packed_ending(r, stored->name) > 0;
     if (r->scaled == FOLDER_F8)
         return is_of(stored, F8) || (experts && (is_of(stored, SIGNED_BYTE) || is_of(stored, BYTE)));
-    return r->scaled == FOLDER_MXFP4 && experts && ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);
+    return r->scaled == FOLDER_MXFP4 && experts && text_ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);
 }
 
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
