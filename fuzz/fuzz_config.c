@@ -228,7 +228,7 @@ static bool meets_needs(const family *f, const tensor_rule *r, const char *sets,
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, 2 likewise with powers of
  * two as scales and experts of 4 bits, m experts as blocks of 4 bits; as numbers of 8 bits in words, of which four columns share a
- * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
+ * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them, 8 bytes and a scale for each row; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
  * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
@@ -354,6 +354,22 @@ static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
     return HEARTH_OK;
 }
 
+/* Adds a matrix as bytes with a sign, and the scale of each row. */
+static hearth_status add_bytes(checkpoint *c, const stored_tensor *t)
+{
+    char name[TENSOR_NAME_SIZE + 16];
+    snprintf(name, sizeof(name), "%s_scale", t->name);
+    stored_tensor codes = *t, scales = {.name = name, .format = FORMAT_BF16, .rank = 2, .data = values};
+    uint64_t shape[4] = {1, t->shape[1], 1, 1};
+    memcpy(scales.shape, shape, sizeof(shape));
+    scales.size_bytes = (size_t)t->shape[1] * sizeof(*values);
+    codes.format = FORMAT_STORED_COUNT;
+    codes.foreign = "I8";
+    codes.size_bytes = (size_t)(t->shape[0] * t->shape[1]);
+    TRY(checkpoint_add_tensor(c, &codes, NULL));
+    return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scales, NULL);
+}
+
 /* Adds matrices of all experts as blocks of 4 bits and their scales: of `rows` rows of one block. */
 static hearth_status add_blocks(checkpoint *c, const char *plain, uint64_t rows)
 {
@@ -442,6 +458,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         const char *words = strpbrk(sets, "4567");
         if (of_layer && words && strstr(name, ".weight") && columns <= 12)
             TRY(add_words(c, &t, *words));
+        else if (of_layer && has_letter(sets, '8') && strstr(name, ".weight"))
+            TRY(add_bytes(c, &t));
         else if (of_layer && has_letter(sets, '2') && strstr(name, ".weight"))
             TRY(add_with_powers(c, &t, r->flags & TENSOR_EXPERTS));
         else if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)

@@ -11,11 +11,8 @@ static void logits_of_numbers(void **state)
     static const struct {
         const char *name;
         number_format format; /* of queries */
-    } cases[] = {{"llama-gptq", FORMAT_Q4_0},
-                 {"llama-gptq-order", FORMAT_F32},
-                 {"llama-awq", FORMAT_Q4_1},
-                 {"llama-packed", FORMAT_Q4_1},
-                 {"qwen3-moe-packed", FORMAT_Q4_0}};
+    } cases[] = {{"llama-gptq", FORMAT_Q4_0},   {"llama-gptq-order", FORMAT_F32}, {"llama-awq", FORMAT_Q4_1},
+                 {"llama-packed", FORMAT_Q4_1}, {"llama-int8", FORMAT_Q8_0},      {"qwen3-moe-packed", FORMAT_Q4_0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_model *m;
         hearth_error error;
@@ -73,6 +70,8 @@ static void tensors_must_fit(void **state)
         {"llama-gptq", "qweight", SHORTER, "q_proj.qweight: has no scales of floats"},
         {"llama-gptq", "qweight", LOST, "self_attn.q_proj.weight: is missing"},
         {"llama-awq", "qzeros", LOST, "q_proj.qweight: has no zeros in words"},
+        {"llama-int8", "weight_scale", LOST, "q_proj.weight: has no scales of floats"},
+        {"llama-int8", "weight", SHORTER, "q_proj.weight: is not a matrix of words"},
         {"llama-packed", "weight_scale", LOST, "q_proj.weight_packed: has no scales of floats"},
         {"llama-packed", "weight_zero_point", LOST, "q_proj.weight_packed: has no zeros in words"},
         {"llama-packed", "weight_shape", OF_OTHERS,
@@ -105,6 +104,8 @@ static void settings_must_be_known(void **state)
         {"llama-gptq", "checkpoint_format", "\"marlin\"", "checkpoint_format: others than gptq and gptq_v2"},
         {"llama-awq", "version", "\"gemv\"", "version: others than gemm"},
         {"llama-awq", "bits", "8", "bits: others than 4 are not read of awq"},
+        {"llama-int8", "config_groups", "{\"a\": {\"weights\": {\"num_bits\": 4}}}",
+         "bytes other than of 8 bits without zeros"},
         {"llama-packed", "config_groups", "{}", "config_groups: others than one group"},
         {"llama-packed", "config_groups", "{\"a\": {\"weights\": {\"type\": \"float\"}}}", "of another type than int"},
     };

@@ -2,6 +2,8 @@
  * blocks, in every order, with zeros and without, and with columns of other groups. */
 #include "../src/file/packed.h"
 
+#include "../src/number/blocks.h"
+
 #include "skip.h"
 
 #include <math.h>
@@ -119,6 +121,32 @@ static void every_order(void **state)
             }
 }
 
+/* Bytes with a sign. */
+static void bytes(void **state)
+{
+    (void)state;
+    int8_t values[COLUMNS];
+    uint16_t scale = 0x3C00; /* 2^-7 */
+    packed_matrix m = {.order = PACKED_ROWS,
+                       .bits = 8,
+                       .flip = 128,
+                       .rows = 1,
+                       .columns = COLUMNS,
+                       .group = COLUMNS,
+                       .scale_format = FORMAT_BF16,
+                       .scales = &scale,
+                       .add = 128};
+    float made[COLUMNS], decoded[COLUMNS];
+    block_q8_0 blocks[COLUMNS / 32];
+    for (int c = 0; c < COLUMNS; c++)
+        values[c] = (int8_t)(c * 37 - 128);
+    packed_read(&m, values, 0, FORMAT_F32, made);
+    packed_read(&m, values, 0, packed_format(&m, true), blocks);
+    number_formats[FORMAT_Q8_0].decode(blocks, decoded, COLUMNS);
+    for (size_t c = 0; c < COLUMNS; c++)
+        assert_true(made[c] == (float)values[c] * 0x1p-7f && decoded[c] == made[c]);
+}
+
 /* Groups that are no multiples of blocks, but for one that is all of a row. */
 static void groups_and_blocks(void **state)
 {
@@ -138,6 +166,7 @@ static void groups_and_blocks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_order), cmocka_unit_test(groups_and_blocks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_order), cmocka_unit_test(bytes),
+                                       cmocka_unit_test(groups_and_blocks)};
     return run_group(tests, NULL, NULL);
 }

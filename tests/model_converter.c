@@ -210,8 +210,8 @@ static void all_families(void **state)
     (void)state;
     for (size_t i = 0; i < FAMILY_CASES; i++)
         compare(family_cases[i]);
-    static const char *const rounded[] = {"gpt-oss-mxfp4", "llama-gptq", "llama-gptq-order", "llama-packed",
-                                          "qwen3-moe-packed"};
+    static const char *const rounded[] = {"gpt-oss-mxfp4", "llama-gptq", "llama-gptq-order",
+                                          "llama-packed",  "llama-int8", "qwen3-moe-packed"};
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
         compare(rounded[i]);
 }

@@ -78,7 +78,7 @@ static void take(const packed_matrix *m, const void *words, uint64_t row, uint64
     for (size_t i = 0; i < count; i += n, from += step) {
         uint32_t word = packed_word(words, from);
         for (unsigned k = 0; k < n; k++, word >>= m->bits)
-            out[i + k] = (uint8_t)(word & mask);
+            out[i + k] = (uint8_t)((word & mask) ^ m->flip);
     }
 }
 
@@ -118,7 +118,7 @@ void packed_read(const packed_matrix *m, const void *words, uint64_t row, number
 {
     char *to = out;
     for (uint64_t c = 0; c < m->columns; c += BLOCK) {
-        uint8_t numbers[BLOCK];
+        uint8_t numbers[BLOCK] = {0};
         uint64_t group = c / m->group, left = m->columns - c;
         size_t count = left < BLOCK ? (size_t)left : BLOCK;
         take(m, words, row, c, count, numbers);

@@ -19,6 +19,7 @@
  * ROWS (compressed-tensors): numbers of neighbouring columns of a row. words [rows][columns / n], scales [rows][groups], zeros
  * [rows / n][groups].
  * COLUMNS (GPTQ): the same numbers, by columns. words [columns / n][rows], scales [groups][rows], zeros [groups][rows / n].
+ *     With bytes that have a sign in place of words ("int-quantized"), flip makes numbers of them whose zero is 128.
  * ACROSS (AWQ): numbers of neighbouring rows of a column, the even ones first. words [columns][rows / n], scales [groups][rows], zeros
  * [groups][rows / n], in the same order. */
 typedef enum packed_order { PACKED_ROWS, PACKED_COLUMNS, PACKED_ACROSS } packed_order;
@@ -26,6 +27,7 @@ typedef enum packed_order { PACKED_ROWS, PACKED_COLUMNS, PACKED_ACROSS } packed_
 typedef struct packed_matrix {
     packed_order order;
     unsigned bits;              /* 4 or 8                                                           */
+    unsigned flip;              /* bits of each number that are stored the other way around; 0, or 128 */
     uint64_t rows, columns;     /* multiples of the numbers of a word where words go along them     */
     uint64_t group;             /* columns that share a scale; multiples of 32 where blocks are made */
     number_format scale_format; /* floats                                                           */

@@ -172,6 +172,8 @@ hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, cons
 hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool *found);
 /* Returns how long the ending of a name is that says that a tensor is words; 0: it has another one. */
 size_t folder_packed_ending(const folder_reader *r, const char *name);
+/* Returns whether a tensor is words, or bytes in their place. */
+bool folder_is_packed(const folder_reader *r, const stored_tensor *t);
 /* Returns whether a tensor is the scales, zeros or groups of words, or their shape. */
 bool folder_is_of_packed(const folder_reader *r, const char *name);
 /* Turns words into a matrix whose rows are made when they are read: of blocks, where their zeros and groups allow it and floats are not

@@ -1,5 +1,5 @@
-/* huggingface_packed.c - folders whose matrices GPTQ, AWQ or compressed-tensors ("pack-quantized") have rounded to numbers of 4 or 8
- * bits, which lie in words beside their zeros and scales (file/packed.h). */
+/* huggingface_packed.c - folders whose matrices GPTQ, AWQ or compressed-tensors ("pack-quantized", "int-quantized") have rounded to
+ * numbers of 4 or 8 bits, which lie in words, or are bytes, beside their zeros and scales (file/packed.h). */
 #include "folder_reader.h"
 
 #include <math.h>
@@ -7,12 +7,20 @@
 #include <string.h>
 
 /* How the tensors of a matrix end that is called X.weight; NULL: there is no such tensor. */
-static const struct {
+typedef struct packed_endings {
     const char *words, *scales, *zeros, *groups, *shape;
-} endings[] = {
-    [PACKED_ROWS] = {".weight_packed", ".weight_scale", ".weight_zero_point", ".weight_g_idx", ".weight_shape"},
-    [PACKED_COLUMNS] = {".qweight", ".scales", ".qzeros", ".g_idx", NULL},
-    [PACKED_ACROSS] = {".qweight", ".scales", ".qzeros", NULL, NULL}};
+} packed_endings;
+
+static const packed_endings of_bytes = {".weight", ".weight_scale", NULL, NULL, NULL},
+                            of_words[] = {[PACKED_ROWS] = {".weight_packed", ".weight_scale", ".weight_zero_point",
+                                                           ".weight_g_idx", ".weight_shape"},
+                                          [PACKED_COLUMNS] = {".qweight", ".scales", ".qzeros", ".g_idx", NULL},
+                                          [PACKED_ACROSS] = {".qweight", ".scales", ".qzeros", NULL, NULL}};
+
+static const packed_endings *endings_of(const folder_reader *r)
+{
+    return r->packed.flip ? &of_bytes : &of_words[r->packed.order];
+}
 
 /* ------------------------------------------------------------------ config */
 
@@ -73,7 +81,13 @@ static hearth_status read_compressed(folder_reader *r, const json_t *settings)
     TRY(read_sizes(r, weights, "num_bits", "group_size"));
     bool symmetric = !json_is_false(json_object_get(weights, "symmetric"));
     r->packed.add = symmetric ? 1u << (r->packed.bits - 1) : 0;
-    return HEARTH_OK;
+    const char *format = json_string_value(json_object_get(settings, "format"));
+    if (strcmp(format, "pack-quantized") == 0)
+        return HEARTH_OK;
+    r->packed.flip = 128;
+    return r->packed.bits == 8 && symmetric
+               ? HEARTH_OK
+               : refuse_setting(r, key, "bytes other than of 8 bits without zeros are not read");
 }
 
 hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool *found)
@@ -85,7 +99,8 @@ hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool 
         return read_gptq(r, settings);
     if (method && strcmp(method, "awq") == 0)
         return read_awq(r, settings);
-    if (method && strcmp(method, "compressed-tensors") == 0 && format && strcmp(format, "pack-quantized") == 0)
+    if (method && strcmp(method, "compressed-tensors") == 0 && format &&
+        (strcmp(format, "pack-quantized") == 0 || strcmp(format, "int-quantized") == 0))
         return read_compressed(r, settings);
     *found = false;
     return HEARTH_OK;
@@ -95,14 +110,22 @@ hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool 
 
 size_t folder_packed_ending(const folder_reader *r, const char *name)
 {
-    const char *ending = endings[r->packed.order].words;
+    const char *ending = endings_of(r)->words;
     return text_ends_with(name, ending) ? strlen(ending) : 0;
 }
 
+bool folder_is_packed(const folder_reader *r, const stored_tensor *t)
+{
+    bool fits = r->packed.flip ? t->foreign && strcmp(t->foreign, "I8") == 0 : true;
+    return fits && folder_packed_ending(r, t->name) > 0;
+}
+
+/* Scales of activations and of caches are not used: hearth does not round these as the folder says. */
 bool folder_is_of_packed(const folder_reader *r, const char *name)
 {
-    const char *const others[] = {endings[r->packed.order].scales, endings[r->packed.order].zeros,
-                                  endings[r->packed.order].groups, endings[r->packed.order].shape};
+    const packed_endings *e = endings_of(r);
+    const char *const others[] = {e->scales,           e->zeros,   e->groups, e->shape, ".input_scale",
+                                  ".input_zero_point", ".k_scale", ".v_scale"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] && text_ends_with(name, others[i]))
             return true;
@@ -118,7 +141,7 @@ static hearth_status refuse(const folder_reader *r, const stored_tensor *t, cons
 static const stored_tensor *find_beside(const folder_reader *r, const stored_tensor *words, const char *ending)
 {
     char name[2 * TENSOR_NAME_SIZE];
-    size_t size = strlen(words->name) - strlen(endings[r->packed.order].words);
+    size_t size = strlen(words->name) - strlen(endings_of(r)->words);
     if (!ending || size + strlen(ending) >= sizeof name)
         return NULL;
     snprintf(name, sizeof name, "%.*s%s", (int)size, words->name, ending);
@@ -134,9 +157,10 @@ static bool is_of_shape(const stored_tensor *t, uint64_t together, uint64_t apar
 /* Sets the shape of a matrix by that of its words. false: it has another one, or its rows are padded. */
 static bool find_shape(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
 {
-    uint64_t n = packed_in_word(m), together = words->shape[0], apart = words->shape[1];
-    const stored_tensor *shape = find_beside(r, words, endings[m->order].shape);
-    if (words->rank != 2 || words->format != FORMAT_I32 || together > UINT32_MAX || apart > UINT32_MAX)
+    uint64_t n = m->flip ? 1 : packed_in_word(m), together = words->shape[0], apart = words->shape[1];
+    const stored_tensor *shape = find_beside(r, words, endings_of(r)->shape);
+    if (words->rank != 2 || (!m->flip && words->format != FORMAT_I32) ||
+        (m->flip && together % packed_in_word(m) != 0) || together > UINT32_MAX || apart > UINT32_MAX)
         return false;
     m->rows = m->order == PACKED_ROWS ? apart : m->order == PACKED_COLUMNS ? together : together * n;
     m->columns = m->order == PACKED_ROWS ? together * n : m->order == PACKED_COLUMNS ? apart * n : apart;
@@ -166,8 +190,8 @@ static hearth_status find_scales(const folder_reader *r, const stored_tensor *wo
 {
     bool by_row = m->order == PACKED_ROWS;
     uint64_t groups = packed_groups(m), n = packed_in_word(m), zero_words = (m->rows + n - 1) / n;
-    const stored_tensor *scales = find_beside(r, words, endings[m->order].scales);
-    const stored_tensor *zeros = find_beside(r, words, endings[m->order].zeros);
+    const stored_tensor *scales = find_beside(r, words, endings_of(r)->scales);
+    const stored_tensor *zeros = find_beside(r, words, endings_of(r)->zeros);
     if (!is_of_shape(scales, by_row ? groups : m->rows, by_row ? m->rows : groups) || scales->foreign ||
         number_is_block(scales->format) || scales->format == FORMAT_I32)
         return refuse(r, words, "has no scales of floats that fit its shape and the size of groups");
@@ -185,7 +209,7 @@ static hearth_status find_scales(const folder_reader *r, const stored_tensor *wo
 /* Finds the group of each column, if they are not in order. */
 static hearth_status find_groups(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
 {
-    const stored_tensor *groups = find_beside(r, words, endings[m->order].groups);
+    const stored_tensor *groups = find_beside(r, words, endings_of(r)->groups);
     bool in_order = true;
     if (!groups)
         return HEARTH_OK;

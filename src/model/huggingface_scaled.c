@@ -266,7 +266,7 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
 {
     bool experts = rule->flags & TENSOR_EXPERTS;
     if (r->scaled == FOLDER_PACKED)
-        return folder_packed_ending(r, stored->name) > 0;
+        return folder_is_packed(r, stored);
     if (r->scaled == FOLDER_F8)
         return is_of(stored, F8) || (experts && (is_of(stored, SIGNED_BYTE) || is_of(stored, BYTE)));
     return r->scaled == FOLDER_MXFP4 && experts && text_ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);

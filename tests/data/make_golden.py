@@ -554,6 +554,9 @@ CASES["llama-awq"] = in_words(LLAMA, quant_method="awq", bits=4, group_size=32, 
 CASES["llama-packed"] = in_words(LLAMA, **compressed(4, 32, False))
 CASES["qwen3-moe-packed"] = in_words(case("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                           norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]), **compressed(4, 32, True))
+of_rows = compressed(8, None, True)
+of_rows["config_groups"]["group_0"]["weights"]["strategy"] = "channel"
+CASES["llama-int8"] = in_words(LLAMA, **{**of_rows, "format": "int-quantized"})
 CASES["gpt-oss-mxfp4"] = case("GptOssForCausalLM", "gpt_oss", head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
                               sliding_window=16, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               attention_bias=True, swiglu_limit=7.0, rms_norm_eps=1e-5, num_hidden_layers=3,

@@ -16,7 +16,7 @@ def settings_of(config):
     method = config["quant_method"]
     if method == "compressed-tensors":
         weights = config["config_groups"]["group_0"]["weights"]
-        return method, weights["num_bits"], weights["group_size"], weights["symmetric"], False
+        return method, weights["num_bits"], weights["group_size"] or 0, weights["symmetric"], False
     return method, config["bits"], config["group_size"], config.get("sym", not config.get("zero_point", False)), config.get("desc_act", False)
 
 
@@ -24,6 +24,7 @@ def round_matrix(weight, config, random):
     """(numbers [rows][columns], scales [rows][groups], zeros [rows][groups], group of each column)."""
     method, bits, size, middle, shuffled = settings_of(config)
     rows, columns = weight.shape
+    size = size or columns
     of_column = np.arange(columns) // size
     if shuffled:
         of_column = random.permutation(of_column)
@@ -55,6 +56,8 @@ def tensors_of(name, rounded, config):
     """The tensors that a folder has of the matrix NAME.weight."""
     method, bits, _, middle, _ = settings_of(config)
     numbers, scales, zeros, of_column = rounded
+    if config.get("format") == "int-quantized":
+        return {name + ".weight": torch.from_numpy((numbers - 128).astype(np.int8)), name + ".weight_scale": scales}
     if method == "compressed-tensors":
         out = {name + ".weight_packed": pack(numbers, bits), name + ".weight_scale": scales,
                name + ".weight_shape": torch.tensor(numbers.shape, dtype=torch.int64)}
