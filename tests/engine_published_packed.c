@@ -24,6 +24,41 @@ static void logits_of_numbers(void **state)
     }
 }
 
+/* Adds a bias to queries and to down, which the model has not: of zeros, or not. */
+static float of_bias;
+
+static bool add_biases(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char *const names[] = {ROWS_NAME "bias", "model.layers.0.mlp.down_proj.bias"};
+    static float values[64];
+    (void)from;
+    values[63] = of_bias;
+    for (size_t i = 0; i < 2 && strcmp(t->name, ROWS_NAME "qweight") == 0; i++) {
+        const stored_tensor bias = {.name = names[i],
+                                    .format = FORMAT_F32,
+                                    .rank = 1,
+                                    .shape = {64, 1, 1, 1},
+                                    .data = values,
+                                    .size_bytes = sizeof values};
+        assert_int_equal(checkpoint_add_tensor(to, &bias, NULL), HEARTH_OK);
+    }
+    return false;
+}
+
+static void biases_of_zeros(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    of_bias = 0;
+    expect_same("llama-gptq", config_of("llama-gptq"), add_biases);
+    of_bias = 1;
+    json_t *config = config_of("llama-gptq");
+    assert_int_equal(open_as(&m, "llama-gptq", config, add_biases, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "down_proj.bias: is there, and mlp_bias is not true"));
+    json_decref(config);
+}
+
 /* ------------------------------------------------------------------ what does not fit */
 
 static const char *changed; /* the end of the name of the tensor that is changed */
@@ -119,7 +154,7 @@ static void settings_must_be_known(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_of_numbers), cmocka_unit_test(tensors_must_fit),
-                                       cmocka_unit_test(settings_must_be_known)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_of_numbers), cmocka_unit_test(biases_of_zeros),
+                                       cmocka_unit_test(tensors_must_fit), cmocka_unit_test(settings_must_be_known)};
     return run_group(tests, NULL, NULL);
 }

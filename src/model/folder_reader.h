@@ -176,6 +176,8 @@ size_t folder_packed_ending(const folder_reader *r, const char *name);
 bool folder_is_packed(const folder_reader *r, const stored_tensor *t);
 /* Returns whether a tensor is the scales, zeros or groups of words, or their shape. */
 bool folder_is_of_packed(const folder_reader *r, const char *name);
+/* Returns whether a tensor is a bias of zeros that the model need not have: AutoGPTQ gave all matrices one. */
+bool folder_is_void_bias(const folder_reader *r, const stored_tensor *t, const tensor_rule *rule);
 /* Turns words into a matrix whose rows are made when they are read: of blocks, where their zeros and groups allow it and floats are not
  * asked for. */
 hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, bool as_floats, stored_tensor *t);

@@ -132,6 +132,16 @@ bool folder_is_of_packed(const folder_reader *r, const char *name)
     return false;
 }
 
+bool folder_is_void_bias(const folder_reader *r, const stored_tensor *t, const tensor_rule *rule)
+{
+    if (r->scaled != FOLDER_PACKED || !text_ends_with(t->name, ".bias") || (rule && !(rule->flags & TENSOR_OPTIONAL)))
+        return false;
+    for (size_t i = 0; i < t->size_bytes; i++)
+        if (((const char *)t->data)[i] != 0)
+            return false;
+    return true;
+}
+
 static hearth_status refuse(const folder_reader *r, const stored_tensor *t, const char *why)
 {
     return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: %s", r->out->path, t->name, why);

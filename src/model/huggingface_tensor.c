@@ -346,7 +346,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     const tensor_rule *rule = find_rule(r, plain, &layer, &expert);
     if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
         folder_is_scale(r, stored->name) || folder_leaves_to_rwkv(r, stored->name) ||
-        folder_leaves_to_ngrams(r, stored->name) || is_beside(r, stored->name, rule, layer))
+        folder_leaves_to_ngrams(r, stored->name) || is_beside(r, stored->name, rule, layer) ||
+        folder_is_void_bias(r, stored, rule))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
