@@ -39,6 +39,7 @@
 #include "../src/model/huggingface.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -271,6 +272,35 @@ static hearth_status pack(checkpoint *c, const tensor_rule *r, uint32_t layer, s
     return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scale, NULL);
 }
 
+/* Copies of tensors, each as long as it is, so that a sanitizer sees what is read behind them. */
+typedef struct copy {
+    struct copy *next;
+    char data[];
+} copy;
+
+static copy *copies;
+
+static hearth_status add_copy(checkpoint *c, const stored_tensor *t)
+{
+    stored_tensor own = *t;
+    copy *made = malloc(sizeof(*made) + t->size_bytes);
+    if (!made)
+        return HEARTH_NO_MEMORY;
+    memcpy(made->data, t->data, t->size_bytes);
+    made->next = copies;
+    copies = made;
+    own.data = made->data;
+    return checkpoint_add_tensor(c, &own, NULL);
+}
+
+static void free_copies(void)
+{
+    for (copy *next; copies; copies = next) {
+        next = copies->next;
+        free(copies);
+    }
+}
+
 /* Adds a matrix as floats of 8 bits, and their scales, as its config may say or not. */
 static hearth_status add_f8(checkpoint *c, const stored_tensor *t)
 {
@@ -284,8 +314,8 @@ static hearth_status add_f8(checkpoint *c, const stored_tensor *t)
     scales.shape[1] = (t->shape[1] + 1) / 2;
     scales.shape[2] = scales.shape[3] = 1;
     scales.size_bytes = scales.shape[0] * scales.shape[1] * sizeof(*values);
-    TRY(checkpoint_add_tensor(c, &codes, NULL));
-    return checkpoint_add_tensor(c, &scales, NULL);
+    TRY(add_copy(c, &codes));
+    return add_copy(c, &scales);
 }
 
 /* Adds a matrix as DeepSeek V4's folders have it, with powers of two as scales: of an expert rows of one block of 4 bits, of others
@@ -316,6 +346,11 @@ static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
                          other[] = {1, 0, 1, 0, 1, 0, 1, 0, 0, 2, 2, 2};
     uint64_t columns = t->shape[0], rows = t->shape[1], groups = columns / 4, n = form == '7' ? 8 : 4;
     bool by_rows = form == '4', across = form == '7';
+    uint64_t words[2] = {rows, columns / n}; /* the first dimension is the one in which neighbours lie together */
+    if (by_rows)
+        words[0] = columns / n, words[1] = rows;
+    if (across)
+        words[0] = rows / n, words[1] = columns;
     const struct {
         const char *ending[2]; /* by rows, else */
         number_format format;
@@ -323,23 +358,14 @@ static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
         uint64_t shape[2];
         const void *data;
     } parts[] = {
-        {{"weight_packed", "qweight"},
-         FORMAT_I32,
-         2,
-         {by_rows  ? columns / n
-          : across ? rows / n
-                   : rows,
-          by_rows  ? rows
-          : across ? columns
-                   : columns / n},
-         values},
+        {{"weight_packed", "qweight"}, FORMAT_STORED_COUNT, 2, {words[0], words[1]}, values},
         {{"weight_scale", "scales"}, FORMAT_BF16, 2, {by_rows ? groups : rows, by_rows ? rows : groups}, values},
         {{"weight_zero_point", "qzeros"},
-         FORMAT_I32,
+         FORMAT_STORED_COUNT,
          2,
          {by_rows ? groups : rows / n, by_rows ? rows / n : groups},
          values},
-        {{"weight_g_idx", "g_idx"}, FORMAT_I32, 1, {columns, 1}, form == '6' ? other : in_order}};
+        {{"weight_g_idx", "g_idx"}, FORMAT_STORED_COUNT, 1, {columns, 1}, form == '6' ? other : in_order}};
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         char name[TENSOR_NAME_SIZE + 32];
         snprintf(name, sizeof(name), "%.*s%s", (int)(strlen(t->name) - strlen("weight")), t->name,
@@ -347,9 +373,11 @@ static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
         stored_tensor part = {.name = name, .format = parts[i].format, .rank = parts[i].rank, .data = parts[i].data};
         uint64_t shape[4] = {parts[i].shape[0], parts[i].shape[1], 1, 1};
         memcpy(part.shape, shape, sizeof(shape));
-        part.size_bytes = (size_t)(shape[0] * shape[1]) * number_formats[part.format].block_bytes;
+        bool whole = part.format == FORMAT_STORED_COUNT;
+        part.foreign = whole ? "I32" : NULL;
+        part.size_bytes = (size_t)(shape[0] * shape[1]) * (whole ? sizeof(int32_t) : sizeof(*values));
         if (part.size_bytes > 0 && !checkpoint_find_tensor(c, name))
-            TRY(checkpoint_add_tensor(c, &part, NULL));
+            TRY(add_copy(c, &part));
     }
     return HEARTH_OK;
 }
@@ -366,8 +394,8 @@ static hearth_status add_bytes(checkpoint *c, const stored_tensor *t)
     codes.format = FORMAT_STORED_COUNT;
     codes.foreign = "I8";
     codes.size_bytes = (size_t)(t->shape[0] * t->shape[1]);
-    TRY(checkpoint_add_tensor(c, &codes, NULL));
-    return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scales, NULL);
+    TRY(add_copy(c, &codes));
+    return checkpoint_find_tensor(c, name) ? HEARTH_OK : add_copy(c, &scales);
 }
 
 /* Adds matrices of all experts as blocks of 4 bits and their scales: of `rows` rows of one block. */
@@ -644,6 +672,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         touch_model(m);
         hearth_model_close(m);
     }
+    free_copies();
     check_end(status, &error, before);
     return 0;
 }

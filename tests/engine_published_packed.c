@@ -106,11 +106,10 @@ static void tensors_must_fit(void **state)
         {"llama-gptq", "qweight", LOST, "self_attn.q_proj.weight: is missing"},
         {"llama-awq", "qzeros", LOST, "q_proj.qweight: has no zeros in words"},
         {"llama-int8", "weight_scale", LOST, "q_proj.weight: has no scales of floats"},
-        {"llama-int8", "weight", SHORTER, "q_proj.weight: is not a matrix of words"},
+        {"llama-int8", "weight", SHORTER, "q_proj.weight: has rows that are no multiples of 4 bytes"},
         {"llama-packed", "weight_scale", LOST, "q_proj.weight_packed: has no scales of floats"},
         {"llama-packed", "weight_zero_point", LOST, "q_proj.weight_packed: has no zeros in words"},
-        {"llama-packed", "weight_shape", OF_OTHERS,
-         "q_proj.weight_packed: is not a matrix of words, or has padded rows"},
+        {"llama-packed", "weight_shape", OF_OTHERS, "q_proj.weight_packed: has another weight_shape than its words"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_model *m;
@@ -137,6 +136,9 @@ static void settings_must_be_known(void **state)
         {"llama-gptq", "group_size", "-2", "group_size: is not a number of columns"},
         {"llama-gptq", "group_size", "\"all\"", "group_size: is not a number of columns"},
         {"llama-gptq", "checkpoint_format", "\"marlin\"", "checkpoint_format: others than gptq and gptq_v2"},
+        {"llama-gptq", "rotation", "\"hadamard\"", "rotation: is not supported"},
+        {"llama-gptq", "dynamic", "{\"+:.*\": {\"bits\": 8}}", "dynamic: modules of other bits or groups"},
+        {"llama-awq", "checkpoint_format", "\"marlin\"", "checkpoint_format: others than gemm"},
         {"llama-awq", "version", "\"gemv\"", "version: others than gemm"},
         {"llama-awq", "bits", "8", "bits: others than 4 are not read of awq"},
         {"llama-int8", "config_groups", "{\"a\": {\"weights\": {\"num_bits\": 4}}}",

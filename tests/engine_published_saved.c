@@ -87,9 +87,24 @@ static void saved_tensors_have_other_names(void **state)
     expect_same("minimax-m3", config_of("minimax-m3"), add_pictures);
 }
 
+/* A family whose models have no windows must not see everything where a config names one. */
+static void windows_are_not_dropped(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"lfm2", "granite-hybrid"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *config = config_of(names[i]), *list = json_object_get(config, "layer_types");
+        for (size_t layer = 0; layer < json_array_size(list); layer++)
+            if (strstr(json_string_value(json_array_get(list, layer)), "attention"))
+                json_array_set_new(list, layer, json_string("sliding_attention"));
+        expect_refused(names[i], config, "has no known mixer");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(saved_configs_say_the_same),
-                                       cmocka_unit_test(saved_tensors_have_other_names)};
+                                       cmocka_unit_test(saved_tensors_have_other_names),
+                                       cmocka_unit_test(windows_are_not_dropped)};
     return run_group(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static const char *const order_names[] = {"rows", "columns", "across"};
 
 typedef struct example {
     packed_matrix m;
-    uint8_t numbers[ROWS][COLUMNS], zeros[ROWS][GROUPS]; /* zeros: without what is added */
+    uint8_t numbers[ROWS][COLUMNS], zeros[ROWS][GROUPS];
     uint32_t words[ROWS * COLUMNS], of_zeros[ROWS * GROUPS];
     uint16_t scales[ROWS * GROUPS]; /* BF16 */
     int32_t groups[COLUMNS];
@@ -50,7 +50,8 @@ static void fill(example *e, packed_order order, unsigned bits, bool zeros, bool
                            .scale_format = FORMAT_BF16,
                            .scales = e->scales,
                            .zeros = zeros ? e->of_zeros : NULL,
-                           .add = zeros ? 1 : 1u << (bits - 1),
+                           .zero = 1u << (bits - 1),
+                           .add = order == PACKED_COLUMNS ? UINT32_MAX / ((1u << bits) - 1) : 0,
                            .groups = shuffled ? e->groups : NULL};
     for (size_t c = 0; c < COLUMNS; c++)
         e->groups[c] = (int32_t)(shuffled ? c % GROUPS : c / GROUP);
@@ -73,6 +74,8 @@ static void fill(example *e, packed_order order, unsigned bits, bool zeros, bool
                 put(e->words + c * (ROWS * bits / 32), 1, nibble_of(row), bits, number);
         }
     }
+    for (size_t i = 0; i < ROWS * GROUPS; i++) /* one less of each number, with a borrow from one to the next */
+        e->of_zeros[i] -= e->m.add;
 }
 
 static double scale_at(const example *e, size_t row, size_t group)
@@ -93,7 +96,7 @@ static void compare(const example *e, number_format format, double slip)
         number_formats[format].decode(made, values, COLUMNS);
         for (size_t c = 0; c < COLUMNS; c++) {
             size_t group = (size_t)e->groups[c];
-            double zero = e->m.add + (e->m.zeros ? e->zeros[row][group] : 0), scale = scale_at(e, row, group);
+            double zero = e->m.zeros ? e->zeros[row][group] : e->m.zero, scale = scale_at(e, row, group);
             double want = (e->numbers[row][c] - zero) * scale;
             if (!(fabs((double)values[c] - want) <= slip * zero * scale + 0x1p-22 * fabs(want)))
                 fail_msg("%s, %u bits, %s: row %zu, column %zu: %.9g, expected %.9g", order_names[e->m.order],
@@ -112,13 +115,28 @@ static void every_order(void **state)
                 bool zeros = way & 1, shuffled = way & 2;
                 fill(&e, order, bits, zeros, shuffled);
                 compare(&e, FORMAT_F32, 0);
-                number_format format = packed_format(&e.m, !zeros);
+                number_format format = packed_format(&e.m);
                 assert_int_equal(format, shuffled    ? FORMAT_F32
                                          : bits == 8 ? (zeros ? FORMAT_F32 : FORMAT_Q8_0)
                                          : zeros     ? FORMAT_Q4_1
                                                      : FORMAT_Q4_0);
                 compare(&e, format, format == FORMAT_Q4_1 ? 0x1p-11 : 0);
             }
+}
+
+/* Zeros that are all the middle, in words, and one that is not. */
+static void middles(void **state)
+{
+    (void)state;
+    uint32_t zeros[] = {0x77777777, 0x77777777};
+    packed_matrix m = {
+        .order = PACKED_COLUMNS, .bits = 4, .rows = 8, .columns = 64, .group = 32, .zeros = zeros, .add = 0x11111111};
+    assert_int_equal(packed_format(&m), FORMAT_Q4_0);
+    zeros[1] = 0x77777F77; /* a zero of 0, and the borrow of it */
+    assert_int_equal(packed_format(&m), FORMAT_Q4_1);
+    assert_int_equal(packed_zero(&m, 2, 1), 0);
+    assert_int_equal(packed_zero(&m, 3, 1), 9);
+    assert_int_equal(packed_zero(&m, 4, 1), 8);
 }
 
 /* Bytes with a sign. */
@@ -135,13 +153,13 @@ static void bytes(void **state)
                        .group = COLUMNS,
                        .scale_format = FORMAT_BF16,
                        .scales = &scale,
-                       .add = 128};
+                       .zero = 128};
     float made[COLUMNS], decoded[COLUMNS];
     block_q8_0 blocks[COLUMNS / 32];
     for (int c = 0; c < COLUMNS; c++)
         values[c] = (int8_t)(c * 37 - 128);
     packed_read(&m, values, 0, FORMAT_F32, made);
-    packed_read(&m, values, 0, packed_format(&m, true), blocks);
+    packed_read(&m, values, 0, packed_format(&m), blocks);
     number_formats[FORMAT_Q8_0].decode(blocks, decoded, COLUMNS);
     for (size_t c = 0; c < COLUMNS; c++)
         assert_true(made[c] == (float)values[c] * 0x1p-7f && decoded[c] == made[c]);
@@ -151,14 +169,14 @@ static void bytes(void **state)
 static void groups_and_blocks(void **state)
 {
     (void)state;
-    packed_matrix m = {.bits = 4, .rows = 8, .columns = 64, .group = 16};
-    assert_int_equal(packed_format(&m, true), FORMAT_F32);
+    packed_matrix m = {.bits = 4, .rows = 8, .columns = 64, .group = 16, .zero = 8};
+    assert_int_equal(packed_format(&m), FORMAT_F32);
     m.group = 64;
-    assert_int_equal(packed_format(&m, true), FORMAT_Q4_0);
+    assert_int_equal(packed_format(&m), FORMAT_Q4_0);
     m.columns = m.group = 48;
-    assert_int_equal(packed_format(&m, true), FORMAT_F32);
+    assert_int_equal(packed_format(&m), FORMAT_F32);
     m.columns = 96;
-    assert_int_equal(packed_format(&m, false), FORMAT_F32);
+    assert_int_equal(packed_format(&m), FORMAT_F32);
     assert_int_equal(packed_groups(&m), 2);
     m.columns = 97;
     assert_int_equal(packed_groups(&m), 3);
@@ -167,6 +185,6 @@ static void groups_and_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_order), cmocka_unit_test(bytes),
-                                       cmocka_unit_test(groups_and_blocks)};
+                                       cmocka_unit_test(middles), cmocka_unit_test(groups_and_blocks)};
     return run_group(tests, NULL, NULL);
 }

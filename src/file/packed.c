@@ -14,34 +14,14 @@ uint64_t packed_groups(const packed_matrix *m)
     return m->columns / m->group + (m->columns % m->group != 0);
 }
 
-static const void *word_from(const void *words, uint64_t i)
-{
-    return (const char *)words + i * sizeof(uint32_t);
-}
-
-/* Returns number `at` of those that follow each other in words. */
-static unsigned number_at(const packed_matrix *m, const void *words, uint64_t at)
-{
-    unsigned in_word = packed_in_word(m), place = (unsigned)(at % in_word);
-    if (m->order == PACKED_ACROSS)
-        place = across[place];
-    return packed_word(words, at / in_word) >> place * m->bits & ((1u << m->bits) - 1);
-}
-
-/* Returns number `at` of line `line` where lines lie side by side: word i of each follows word i of the line before. */
-static unsigned number_down(const packed_matrix *m, const void *words, uint64_t lines, uint64_t line, uint64_t at)
-{
-    unsigned in_word = packed_in_word(m);
-    return packed_word(words, at / in_word * lines + line) >> at % in_word * m->bits & ((1u << m->bits) - 1);
-}
-
 unsigned packed_zero(const packed_matrix *m, uint64_t row, uint64_t group)
 {
-    uint64_t of_group = m->rows / packed_in_word(m);
+    unsigned n = packed_in_word(m), place = (unsigned)(row % n);
+    uint64_t by_row = row / n * packed_groups(m) + group, by_group = group * (m->rows / n) + row / n;
     if (!m->zeros)
-        return m->add;
-    return m->add + (m->order == PACKED_ROWS ? number_down(m, m->zeros, packed_groups(m), group, row)
-                                             : number_at(m, word_from(m->zeros, group * of_group), row));
+        return m->zero;
+    uint32_t word = packed_word(m->zeros, m->order == PACKED_ROWS ? by_row : by_group) + m->add;
+    return word >> (m->order == PACKED_ACROSS ? across[place] : place) * m->bits & ((1u << m->bits) - 1);
 }
 
 float packed_scale(const packed_matrix *m, uint64_t row, uint64_t group)
@@ -53,8 +33,23 @@ float packed_scale(const packed_matrix *m, uint64_t row, uint64_t group)
     return scale;
 }
 
-number_format packed_format(const packed_matrix *m, bool middle)
+/* Returns whether all zeros are the middle of the numbers. */
+static bool all_are_middle(const packed_matrix *m)
 {
+    unsigned n = packed_in_word(m), middle = 1u << (m->bits - 1);
+    uint64_t words = (m->rows / n + (m->rows % n != 0)) * packed_groups(m);
+    uint32_t all = UINT32_MAX / ((1u << m->bits) - 1) * middle;
+    if (!m->zeros)
+        return m->zero == middle;
+    for (uint64_t i = 0; i < words; i++)
+        if (packed_word(m->zeros, i) + m->add != all)
+            return false;
+    return true;
+}
+
+number_format packed_format(const packed_matrix *m)
+{
+    bool middle = all_are_middle(m);
     if (m->groups || m->columns % BLOCK != 0 || (m->group % BLOCK != 0 && m->group < m->columns))
         return FORMAT_F32;
     if (m->bits == 8)

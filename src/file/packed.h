@@ -3,8 +3,8 @@
  * share zero and scale. Sources: GPTQModel's nn_modules/qlinear, AutoAWQ's gemm, compressed-tensors' pack_quantized.
  *
  * Rows become blocks. Where the zero is the middle of the numbers they are Q4_0 or Q8_0, in which nothing is rounded but scales to
- * half floats, which most are. Other zeros of 4 bits make Q4_1, whose half float is off by at most 2^-11 of zero * scale: for zeros
- * up to 16 by 1/128 of a step. All else becomes float32. */
+ * half floats, which most are. Other zeros of 4 bits make Q4_1, whose half float is off by at most 2^-11 of zero * scale, where that
+ * is a normal one: for zeros up to 15 by 1/128 of a step. All else becomes float32. */
 #ifndef FILE_PACKED_H
 #define FILE_PACKED_H
 
@@ -15,26 +15,29 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What a word holds, and how words, scales and zeros lie:
+/* What a word holds, n numbers, and how words, scales and zeros lie:
  * ROWS (compressed-tensors): numbers of neighbouring columns of a row. words [rows][columns / n], scales [rows][groups], zeros
- * [rows / n][groups].
+ *     [rows / n, rounded up][groups]. With bytes that have a sign in place of words ("int-quantized"), flip makes numbers of them whose
+ *     zero is 128.
  * COLUMNS (GPTQ): the same numbers, by columns. words [columns / n][rows], scales [groups][rows], zeros [groups][rows / n].
- *     With bytes that have a sign in place of words ("int-quantized"), flip makes numbers of them whose zero is 128.
  * ACROSS (AWQ): numbers of neighbouring rows of a column, the even ones first. words [columns][rows / n], scales [groups][rows], zeros
- * [groups][rows / n], in the same order. */
+ *     [groups][rows / n], in the same order. */
 typedef enum packed_order { PACKED_ROWS, PACKED_COLUMNS, PACKED_ACROSS } packed_order;
 
 typedef struct packed_matrix {
     packed_order order;
-    unsigned bits;              /* 4 or 8                                                           */
-    unsigned flip;              /* bits of each number that are stored the other way around; 0, or 128 */
-    uint64_t rows, columns;     /* multiples of the numbers of a word where words go along them     */
+    unsigned bits; /* 4 or 8 */
+    unsigned flip; /* bits of each number that are stored the other way around: 0 or 128 */
+    /* multiples of the numbers of a word where words, or words of zeros, go along them */
+    uint64_t rows, columns;
     uint64_t group;             /* columns that share a scale; multiples of 32 where blocks are made */
-    number_format scale_format; /* floats                                                           */
+    number_format scale_format; /* floats */
     const void *scales;
-    const void *zeros;  /* NULL: all are 0                                                  */
-    unsigned add;       /* what is added to each zero                                       */
-    const void *groups; /* [columns] of 32 bits, the group of a column; NULL: by its place  */
+    const void *zeros; /* NULL: all are `zero` */
+    unsigned zero;
+    uint32_t
+        add; /* to each word of zeros: GPTQ's first form has them less one, with a borrow from one number to the next */
+    const void *groups; /* [columns] of 32 bits, the group of a column; NULL: by its place */
 } packed_matrix;
 
 /* Returns number i of such as have 32 bits each, which may begin anywhere. */
@@ -55,8 +58,8 @@ uint64_t packed_groups(const packed_matrix *m);
 /* Returns the zero of a row's numbers of a group, and their scale. */
 unsigned packed_zero(const packed_matrix *m, uint64_t row, uint64_t group);
 float packed_scale(const packed_matrix *m, uint64_t row, uint64_t group);
-/* Returns the format of the blocks that rows can be made, whose zeros are all the middle or not; F32: none. */
-number_format packed_format(const packed_matrix *m, bool middle);
+/* Returns the format of the blocks that rows become; F32: none. Reads the zeros. */
+number_format packed_format(const packed_matrix *m);
 /* Makes a row of words: as float32, Q4_0, Q4_1 or Q8_0. */
 void packed_read(const packed_matrix *m, const void *words, uint64_t row, number_format format, void *out);
 

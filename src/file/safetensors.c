@@ -26,12 +26,12 @@ static const struct {
     {"F32", FORMAT_F32, 4},
     {"F16", FORMAT_F16, 2},
     {"BF16", FORMAT_BF16, 2},
-    {"I32", FORMAT_I32, 4},
     /* Packed weights, floats that scales belong to, and whole numbers: no formats of hearth's, see stored_tensor.foreign. */
     {"U8", FORMAT_STORED_COUNT, 1},
     {"F8_E4M3", FORMAT_STORED_COUNT, 1},
     {"F8_E8M0", FORMAT_STORED_COUNT, 1},
     {"I8", FORMAT_STORED_COUNT, 1},
+    {"I32", FORMAT_STORED_COUNT, 4},
     {"I64", FORMAT_STORED_COUNT, 8},
 };
 

@@ -22,7 +22,7 @@ typedef struct scaled_rows {
     uint64_t stored_rows;               /* of each matrix; those of two tensors may take turns            */
     unsigned bits;                      /* PACKED: of a number                                            */
     number_format made;                 /* PACKED: what rows become                                       */
-    uint64_t first, step;               /* the tensor's row i is the stored row first + i * step          */
+    uint64_t first, step;               /* the tensor's row i is the stored row first + i * step; PACKED: i */
 } scaled_rows;
 
 /* Returns the stored bytes of a row of so many columns. */

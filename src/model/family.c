@@ -48,9 +48,11 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"rope_interleave", true, true}}
 
 #define BAILING                                                                                              \
-    .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f, .activation = FFN_SILU,               \
+    .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",              \
+    .default_epsilon = 1e-6f, .activation = FFN_SILU,                                                        \
     .required = {{"use_bias", false, false}, {"use_qkv_bias", false, false}, {"use_qk_norm", true, true}},   \
     TENSORS(bailing_tensors, bailing_layer)
+
 #define LING2 BAILING, .rope_base = 600000, .rotated_share = 0.5f
 
 #define GLM5_NEXT                                                                                            \
@@ -79,6 +81,10 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .without_window = {.period = 4}, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",     \
     .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS},                       \
     TENSORS(llama_tensors, exaone_moe_layer)
+
+#define GLM4_MOE                                                                                             \
+    .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID,                                \
+    .expert_width = "moe_intermediate_size", .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)
 
 #define WINDOWED_LLAMA                                                                                       \
     .folder_window = true, .windows_said = true, .default_epsilon = 1e-5f, .activation = FFN_SILU,           \
@@ -152,13 +158,9 @@ const family families[] = {
      .window_base = 10000, .plain_windows = true, .without_window = {.period = 4}, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-6f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}}, .required = {NO_ATTENTION_BIAS},
      TENSORS(llama_tensors, qwen3_moe_layer)},
-    {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
-     .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
-     .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM", GLM4_MOE},
     /* GLM-4.5V, 4.6V: of text alone, the three positions of a token are one */
-    {.name = "glm4moe", .model_type = "glm4v_moe_text", .architecture = "Glm4vMoeForConditionalGeneration",
-     .pairing = ROPE_HALVES, .rotated_share = 0.5f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
-     .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "glm4moe", .model_type = "glm4v_moe_text", .architecture = "Glm4vMoeForConditionalGeneration", GLM4_MOE},
     {.name = "glm4moe", .model_type = "solar_open", .architecture = "SolarOpenForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 1e6f, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, glm4_moe_layer)},

@@ -465,13 +465,13 @@ static const tensor_rule deepseek4_layer[] = {
     OF_V4("ffn_down_shexp",   "ffn.shared_experts.w2.weight", shared.down,   EMBEDDING,      SHARED_NEURONS, TENSOR_OF_EXPERTS | TENSOR_STOCK),
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL, LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
-/* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
 /* HyperCLOVA X: the same as llama with norms behind both blocks. */
 static const tensor_rule hyperclovax_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,
     NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_norm1", attention_post_norm, D, 0),
     NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_norm2", ffn_post_norm,       D, 0),
 };
+/* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
 static const tensor_rule glm4_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
     NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_self_attn_layernorm", attention_post_norm, D, 0),

@@ -4,7 +4,8 @@
  * else differs between layers), huggingface_step.c, huggingface_mimo.c and huggingface_minimax.c (what Step 3.5,
  * MiMo V2 and MiniMax M3 say in their own way), huggingface_latent.c (latent attention), huggingface_summaries.c
  * (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next), huggingface_tensor.c
- * (tensors), huggingface_scaled.c (those with scales beside them), huggingface_ternary.c (those of three values). */
+ * (tensors), huggingface_scaled.c (those with scales beside them), huggingface_packed.c (those of numbers in words),
+ * huggingface_ternary.c (those of three values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -144,7 +145,7 @@ bool folder_leaves_to_ngrams(const folder_reader *r, const char *name);
 /* Adds the tables, when all other tensors have been added. */
 hearth_status folder_add_ngrams(folder_reader *r);
 /* Takes the rows of a rule from those of a matrix that has what makes queries and keys that score positions. */
-hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t);
+hearth_status folder_divide_scorer(folder_reader *r, const tensor_rule *rule, stored_tensor *t);
 
 /* In huggingface_summaries.c. Reads what DeepSeek V4's config has besides: summaries, ranks, experts by token, limits. */
 hearth_status folder_read_summaries(folder_reader *r);
@@ -162,6 +163,8 @@ hearth_status folder_read_quantization(folder_reader *r, const json_t *settings)
 bool folder_is_scale(const folder_reader *r, const char *name);
 /* Writes the name of a tensor as its rule has it. */
 void folder_plain_name(const folder_reader *r, const char *name, char out[2 * TENSOR_NAME_SIZE]);
+/* Replaces rows that are made when they are read by what they are made, for what is to be done with their bytes. */
+hearth_status folder_make_rows(folder_reader *r, stored_tensor *t);
 /* Returns whether a tensor is one of those whose scales lie beside it. */
 bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored);
 /* Turns such a tensor into one of rows that are made when they are read, or, where more of it is to be changed, of values. */

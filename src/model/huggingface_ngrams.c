@@ -141,7 +141,7 @@ bool folder_leaves_to_ngrams(const folder_reader *r, const char *name)
     return r->hyper.ngrams.longest > 0 && strstr(name, TABLES) != NULL;
 }
 
-hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+hearth_status folder_divide_scorer(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
     const index_shape *index = &r->layer.attention.index;
     uint64_t queries = (uint64_t)index->head_count * index->head_length, keys = index->head_length;
@@ -151,6 +151,7 @@ hearth_status folder_divide_scorer(const folder_reader *r, const tensor_rule *ru
     if (t->rank != 2 || t->shape[1] != queries + keys)
         return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: has not %llu rows of queries and %llu of keys",
                     r->out->path, t->name, (unsigned long long)queries, (unsigned long long)keys);
+    TRY(folder_make_rows(r, t));
     size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
     t->data = (const char *)t->data + (of_keys ? (size_t)queries * row_bytes : 0);
     t->shape[1] = of_keys ? keys : queries;

@@ -2,9 +2,9 @@
  * numbers of 4 or 8 bits, which lie in words, or are bytes, beside their zeros and scales (file/packed.h). */
 #include "folder_reader.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* How the tensors of a matrix end that is called X.weight; NULL: there is no such tensor. */
 typedef struct packed_endings {
@@ -48,19 +48,33 @@ static hearth_status read_sizes(folder_reader *r, const json_t *settings, const 
 static hearth_status read_gptq(folder_reader *r, const json_t *settings)
 {
     const char *form = json_string_value(json_object_get(settings, "checkpoint_format"));
+    const json_t *rotation = json_object_get(settings, "rotation"), *entry;
+    const char *modules;
     bool second = form && strcmp(form, "gptq_v2") == 0;
+    if (rotation && !json_is_null(rotation)) /* which is no part of the weights */
+        return refuse_setting(r, "rotation", "is not supported");
+    json_object_foreach(
+        json_object_get(settings, "dynamic"), modules,
+        entry) if (json_object_get(entry, "bits") ||
+                   json_object_get(
+                       entry, "group_size")) return refuse_setting(r, "dynamic",
+                                                                   "modules of other bits or groups are not supported");
     if (form && !second && strcmp(form, "gptq") != 0)
         return refuse_setting(r, "checkpoint_format", "others than gptq and gptq_v2 are not read");
     r->packed.order = PACKED_COLUMNS;
-    r->packed.add = second ? 0 : 1; /* the first form has zeros less one */
-    return read_sizes(r, settings, "bits", "group_size");
+    TRY(read_sizes(r, settings, "bits", "group_size"));
+    r->packed.add = second ? 0 : UINT32_MAX / ((1u << r->packed.bits) - 1); /* 1 for each number */
+    return HEARTH_OK;
 }
 
 static hearth_status read_awq(folder_reader *r, const json_t *settings)
 {
-    const char *version = json_string_value(json_object_get(settings, "version"));
-    if (version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
-        return refuse_setting(r, "version", "others than gemm are not read");
+    static const char *const keys[] = {"version", "format", "checkpoint_format"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *version = json_string_value(json_object_get(settings, keys[i]));
+        if (version && strcasecmp(version, "gemm") != 0)
+            return refuse_setting(r, keys[i], "others than gemm are not read");
+    }
     r->packed.order = PACKED_ACROSS;
     TRY(json_object_get(settings, "w_bit") ? read_sizes(r, settings, "w_bit", "q_group_size")
                                            : read_sizes(r, settings, "bits", "group_size"));
@@ -80,7 +94,7 @@ static hearth_status read_compressed(folder_reader *r, const json_t *settings)
     r->packed.order = PACKED_ROWS;
     TRY(read_sizes(r, weights, "num_bits", "group_size"));
     bool symmetric = !json_is_false(json_object_get(weights, "symmetric"));
-    r->packed.add = symmetric ? 1u << (r->packed.bits - 1) : 0;
+    r->packed.zero = symmetric ? 1u << (r->packed.bits - 1) : 0;
     const char *format = json_string_value(json_object_get(settings, "format"));
     if (strcmp(format, "pack-quantized") == 0)
         return HEARTH_OK;
@@ -114,10 +128,14 @@ size_t folder_packed_ending(const folder_reader *r, const char *name)
     return text_ends_with(name, ending) ? strlen(ending) : 0;
 }
 
+static bool is_of(const stored_tensor *t, const char *dtype)
+{
+    return t && t->foreign && strcmp(t->foreign, dtype) == 0;
+}
+
 bool folder_is_packed(const folder_reader *r, const stored_tensor *t)
 {
-    bool fits = r->packed.flip ? t->foreign && strcmp(t->foreign, "I8") == 0 : true;
-    return fits && folder_packed_ending(r, t->name) > 0;
+    return (!r->packed.flip || is_of(t, "I8")) && folder_packed_ending(r, t->name) > 0;
 }
 
 /* Scales of activations and of caches are not used: hearth does not round these as the folder says. */
@@ -134,7 +152,9 @@ bool folder_is_of_packed(const folder_reader *r, const char *name)
 
 bool folder_is_void_bias(const folder_reader *r, const stored_tensor *t, const tensor_rule *rule)
 {
-    if (r->scaled != FOLDER_PACKED || !text_ends_with(t->name, ".bias") || (rule && !(rule->flags & TENSOR_OPTIONAL)))
+    bool announced = json_is_true(json_object_get(r->config, "mlp_bias"));
+    bool needless = !rule || ((rule->flags & TENSOR_MLP_BIAS) && !announced);
+    if (r->scaled != FOLDER_PACKED || !needless || t->foreign || !text_ends_with(t->name, ".bias"))
         return false;
     for (size_t i = 0; i < t->size_bytes; i++)
         if (((const char *)t->data)[i] != 0)
@@ -164,38 +184,44 @@ static bool is_of_shape(const stored_tensor *t, uint64_t together, uint64_t apar
     return t && t->rank == 2 && t->shape[0] == together && t->shape[1] == apart;
 }
 
-/* Sets the shape of a matrix by that of its words. false: it has another one, or its rows are padded. */
-static bool find_shape(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
+/* Compares the shape that compressed-tensors says with that of the words, which is larger where rows are padded. */
+static hearth_status check_shape(const folder_reader *r, const stored_tensor *words, const packed_matrix *m)
 {
-    uint64_t n = m->flip ? 1 : packed_in_word(m), together = words->shape[0], apart = words->shape[1];
     const stored_tensor *shape = find_beside(r, words, endings_of(r)->shape);
-    if (words->rank != 2 || (!m->flip && words->format != FORMAT_I32) ||
-        (m->flip && together % packed_in_word(m) != 0) || together > UINT32_MAX || apart > UINT32_MAX)
-        return false;
-    m->rows = m->order == PACKED_ROWS ? apart : m->order == PACKED_COLUMNS ? together : together * n;
-    m->columns = m->order == PACKED_ROWS ? together * n : m->order == PACKED_COLUMNS ? apart * n : apart;
-    m->group = m->group > 0 && m->group < m->columns ? m->group : m->columns;
-    int64_t said[2];
-    if (!shape || !shape->foreign || strcmp(shape->foreign, "I64") != 0 || shape->size_bytes != sizeof said)
-        return !shape;
-    memcpy(said, shape->data, sizeof said);
-    return said[0] == (int64_t)m->rows && said[1] == (int64_t)m->columns;
+    int64_t said[2] = {0};
+    if (!shape)
+        return HEARTH_OK;
+    if (shape->rank == 1 && shape->shape[0] == 2 && is_of(shape, "I64"))
+        memcpy(said, shape->data, sizeof said);
+    else if (shape->rank == 1 && shape->shape[0] == 2 && is_of(shape, "I32"))
+        for (size_t i = 0; i < 2; i++)
+            said[i] = packed_word(shape->data, i);
+    else
+        return refuse(r, words, "has a weight_shape that is not two whole numbers");
+    return said[0] == (int64_t)m->rows && said[1] == (int64_t)m->columns
+               ? HEARTH_OK
+               : refuse(r, words, "has another weight_shape than its words: padded rows are not supported");
 }
 
-/* Returns whether all zeros are the middle of the numbers. */
-static bool all_are_middle(const packed_matrix *m)
+/* Sets the shape of a matrix by that of its words. */
+static hearth_status find_shape(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
 {
-    unsigned middle = 1u << (m->bits - 1);
-    if (!m->zeros)
-        return m->add == middle;
-    for (uint64_t group = 0; group < packed_groups(m); group++)
-        for (uint64_t row = 0; row < m->rows; row++)
-            if (packed_zero(m, row, group) != middle)
-                return false;
-    return true;
+    uint64_t n = packed_in_word(m), together = words->shape[0], apart = words->shape[1];
+    if (words->rank != 2 || together > UINT32_MAX || apart > UINT32_MAX)
+        return refuse(r, words, "is not a matrix");
+    if (!is_of(words, m->flip ? "I8" : "I32"))
+        return refuse(r, words, "is not of words of 32 bits");
+    if (m->flip && together % n != 0)
+        return refuse(r, words, "has rows that are no multiples of 4 bytes");
+    m->rows = m->order == PACKED_ACROSS ? together * n : m->order == PACKED_ROWS ? apart : together;
+    m->columns = m->order == PACKED_ROWS      ? together * (m->flip ? 1 : n)
+                 : m->order == PACKED_COLUMNS ? apart * n
+                                              : apart;
+    m->group = m->group > 0 && m->group < m->columns ? m->group : m->columns;
+    return check_shape(r, words, m);
 }
 
-/* Finds the zeros of a matrix, and the scales. */
+/* Finds the zeros of a matrix, and the scales. Words of zeros that go along a row of them, as GPTQ and AWQ have them, must be full. */
 static hearth_status find_scales(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
 {
     bool by_row = m->order == PACKED_ROWS;
@@ -203,48 +229,38 @@ static hearth_status find_scales(const folder_reader *r, const stored_tensor *wo
     const stored_tensor *scales = find_beside(r, words, endings_of(r)->scales);
     const stored_tensor *zeros = find_beside(r, words, endings_of(r)->zeros);
     if (!is_of_shape(scales, by_row ? groups : m->rows, by_row ? m->rows : groups) || scales->foreign ||
-        number_is_block(scales->format) || scales->format == FORMAT_I32)
+        number_is_block(scales->format))
         return refuse(r, words, "has no scales of floats that fit its shape and the size of groups");
     m->scale_format = scales->format;
     m->scales = scales->data;
-    if (by_row && m->add > 0)
+    if (m->zero > 0)
         return HEARTH_OK;
     if ((!by_row && m->rows % n != 0) ||
-        !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || zeros->format != FORMAT_I32)
+        !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || !is_of(zeros, "I32"))
         return refuse(r, words, "has no zeros in words that fit its shape and the size of groups");
     m->zeros = zeros->data;
     return HEARTH_OK;
 }
 
-/* Finds the group of each column, if they are not in order. */
+/* Finds the group of each column, if they are not in order; -1 stands for one that is, as compressed-tensors means it. */
 static hearth_status find_groups(const folder_reader *r, const stored_tensor *words, packed_matrix *m)
 {
     const stored_tensor *groups = find_beside(r, words, endings_of(r)->groups);
     bool in_order = true;
     if (!groups)
         return HEARTH_OK;
-    if (groups->format != FORMAT_I32 || groups->rank != 1 || groups->shape[0] != m->columns)
+    if (!is_of(groups, "I32") || groups->rank != 1 || groups->shape[0] != m->columns)
         return refuse(r, words, "has no number of a group for each column");
     for (uint64_t c = 0; c < m->columns; c++) {
         uint32_t group = packed_word(groups->data, c);
+        if (group == UINT32_MAX)
+            return HEARTH_OK;
         if (group >= packed_groups(m))
             return refuse(r, words, "has a column of a group that is not there");
         in_order &= group == c / m->group;
     }
     m->groups = in_order ? NULL : groups->data;
     return HEARTH_OK;
-}
-
-/* Returns whether scales are half floats, or become such without a loss of size. */
-static bool scales_fit(const packed_matrix *m)
-{
-    if (m->scale_format == FORMAT_F16)
-        return true;
-    for (uint64_t group = 0; group < packed_groups(m); group++)
-        for (uint64_t row = 0; row < m->rows; row++)
-            if (!(fabsf(packed_scale(m, row, group)) < 0x1p11f)) /* times a zero of 16 it still is one */
-                return false;
-    return true;
 }
 
 hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, bool as_floats, stored_tensor *t)
@@ -255,11 +271,10 @@ hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, 
     if (!m || !rows || !matrices)
         return fail_memory(r->error, stored->name, sizeof *m);
     *m = r->packed;
-    if (!find_shape(r, stored, m))
-        return refuse(r, stored, "is not a matrix of words, or has padded rows");
+    TRY(find_shape(r, stored, m));
     TRY(find_scales(r, stored, m));
     TRY(find_groups(r, stored, m));
-    number_format format = as_floats || !scales_fit(m) ? FORMAT_F32 : packed_format(m, all_are_middle(m));
+    number_format format = as_floats ? FORMAT_F32 : packed_format(m);
     const number_traits *made = &number_formats[format];
     size_t blocks = (size_t)m->columns / made->block_values;
     matrices[0] = m;

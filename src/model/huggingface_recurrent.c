@@ -33,6 +33,13 @@ static const block_name *by_letter(char letter)
     return NULL;
 }
 
+/* Returns whether a name is of attention with a window, and the family's models have none. */
+static bool is_window_unknown(const folder_reader *r, const json_t *name)
+{
+    const char *text = json_string_value(name);
+    return text && strcmp(text, "sliding_attention") == 0 && !r->family->folder_window;
+}
+
 static const block_name *by_name(const char *name)
 {
     for (size_t i = 0; name && i < BLOCK_NAMES; i++)
@@ -133,7 +140,7 @@ static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t 
         TRY(json_get_uint(r->config, r->family->expert_width, &of_expert, &found, r->name, r->error));
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
         const block_name *block = block_at(&list, i);
-        if (!block || block->is_short)
+        if (!block || block->is_short || is_window_unknown(r, json_array_get(list.items, i)))
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: the block of layer %u is not supported", r->name,
                         list.key, i);
         if (block->computes && block->has_experts != r->family->mixture)
@@ -276,7 +283,8 @@ static hearth_status list_keys(folder_reader *r, uint32_t *kv_heads)
     for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
         const block_name *block = by_name(json_string_value(json_array_get(list, i)));
         bool short_family = r->family->recurrence == RECURRENCE_SHORT;
-        if (!block || block->computes || (!block->attends && block->is_short != short_family))
+        if (!block || block->computes || is_window_unknown(r, json_array_get(list, i)) ||
+            (!block->attends && block->is_short != short_family))
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u has no known mixer", r->name, name, i);
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
     }

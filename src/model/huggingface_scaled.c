@@ -133,9 +133,10 @@ static bool fit_blocks(const folder_reader *r, const stored_tensor *t, const sto
     return all == matrices || all == matrices * t->shape[1];
 }
 
-/* Replaces rows that are made when they are read by their values. */
-static hearth_status make_all(folder_reader *r, stored_tensor *t)
+hearth_status folder_make_rows(folder_reader *r, stored_tensor *t)
 {
+    if (!t->scaled)
+        return HEARTH_OK;
     size_t rows = (size_t)stored_tensor_rows(t), row_bytes = t->size_bytes / rows;
     char *values = arena_new_array(&r->out->memory, rows, row_bytes);
     if (!values)
@@ -203,7 +204,7 @@ static hearth_status take_f8(folder_reader *r, const tensor_rule *rule, const st
     t->format = FORMAT_F32;
     t->foreign = NULL;
     t->scaled = rows;
-    return rule->flags & CHANGES ? make_all(r, t) : HEARTH_OK;
+    return rule->flags & CHANGES ? folder_make_rows(r, t) : HEARTH_OK;
 }
 
 /* gpt-oss: blocks [experts][rows][blocks of a row][16 bytes], with a byte as the scale of each block. */
@@ -277,7 +278,7 @@ hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, cons
 {
     if (r->scaled == FOLDER_PACKED) {
         TRY(folder_take_packed(r, stored, rule->flags & CHANGES, t));
-        return rule->flags & CHANGES ? make_all(r, t) : HEARTH_OK;
+        return rule->flags & CHANGES ? folder_make_rows(r, t) : HEARTH_OK;
     }
     if (r->scaled == FOLDER_F8)
         return is_of(stored, F8) ? take_f8(r, rule, stored, t) : take_fp4(r, stored, t);

@@ -97,6 +97,10 @@ hearth_status folder_read_summaries(folder_reader *r)
 hearth_status folder_narrow_numbers(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
     size_t count = (size_t)stored_tensor_rows(t) * (size_t)t->shape[0];
+    if ((rule->flags & TENSOR_INTEGERS) && t->foreign && strcmp(t->foreign, "I32") == 0) {
+        t->format = FORMAT_I32;
+        t->foreign = NULL;
+    }
     if (!(rule->flags & TENSOR_INTEGERS) || !t->foreign || strcmp(t->foreign, "I64") != 0)
         return HEARTH_OK;
     int32_t *numbers = arena_new_array(&r->out->memory, count, sizeof *numbers);

@@ -140,14 +140,16 @@ static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, bool t
 }
 
 /* Leaves out the first rows of a table of positions. */
-static void drop_rows(stored_tensor *t, uint32_t count)
+static hearth_status drop_rows(folder_reader *r, stored_tensor *t, uint32_t count)
 {
     if (t->rank != 2 || t->shape[1] <= count)
-        return; /* binding refuses it */
+        return HEARTH_OK; /* binding refuses it */
+    TRY(folder_make_rows(r, t));
     size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
     t->data = (const char *)t->data + count * row_bytes;
     t->shape[1] -= count;
     t->size_bytes -= count * row_bytes;
+    return HEARTH_OK;
 }
 
 /* Takes half of the rows of each of a matrix, or of each of stacked ones, where they lie. */
@@ -205,7 +207,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         t->fused_queries = a->head_count / a->kv_head_count;
     }
     if (rule->columns == DIMENSION_EMBEDDING && rule->rows == DIMENSION_POSITIONS)
-        drop_rows(t, r->family->dropped_positions);
+        TRY(drop_rows(r, t, r->family->dropped_positions));
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
     if (rule->flags & TENSOR_FLAT)
