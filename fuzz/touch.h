@@ -28,6 +28,17 @@ static inline void touch_entry(const key_value *entry)
         touch_bytes(entry->as.strings[i].data, entry->as.strings[i].size);
 }
 
+/* Reads the rows of a tensor that are made only then. */
+static inline void touch_made_rows(const stored_tensor *t, size_t row_bytes)
+{
+    char *row = malloc(row_bytes);
+    for (uint64_t i = 0; row && i < stored_tensor_rows(t); i++) {
+        stored_tensor_read(t, i, row_bytes, row);
+        touch_bytes(row, row_bytes);
+    }
+    free(row);
+}
+
 /* Everything is readable, and found under its own name. */
 static inline void touch_checkpoint(const checkpoint *c)
 {
@@ -38,13 +49,15 @@ static inline void touch_checkpoint(const checkpoint *c)
     }
     for (size_t i = 0; i < c->tensor_count; i++) {
         const stored_tensor *t = &c->tensors[i];
-        size_t row_bytes;
+        size_t row_bytes = 0;
         if (!t->foreign && (!number_row_bytes(t->format, t->shape[0], &row_bytes) ||
                             row_bytes * t->shape[1] * t->shape[2] * t->shape[3] != t->size_bytes))
             abort();
-        for (uint64_t k = 0; t->parts && k < t->shape[2]; k++)
+        if (t->scaled)
+            touch_made_rows(t, row_bytes);
+        for (uint64_t k = 0; !t->scaled && t->parts && k < t->shape[2]; k++)
             touch_bytes(t->parts[k], t->size_bytes / (size_t)t->shape[2]);
-        if (!t->parts)
+        if (!t->scaled && !t->parts)
             touch_bytes(t->data, t->size_bytes);
         if (checkpoint_find_tensor(c, t->name) != t)
             abort();
