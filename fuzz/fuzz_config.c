@@ -379,7 +379,17 @@ static hearth_status add_words(checkpoint *c, const stored_tensor *t, char form)
         if (part.size_bytes > 0 && !checkpoint_find_tensor(c, name))
             TRY(add_copy(c, &part));
     }
-    return HEARTH_OK;
+    char name[TENSOR_NAME_SIZE + 32];
+    const int64_t said[] = {(int64_t)rows, (int64_t)columns};
+    snprintf(name, sizeof(name), "%s_shape", t->name);
+    const stored_tensor shape = {.name = name,
+                                 .format = FORMAT_STORED_COUNT,
+                                 .foreign = "I64",
+                                 .rank = 1,
+                                 .shape = {2, 1, 1, 1},
+                                 .data = said,
+                                 .size_bytes = sizeof(said)};
+    return by_rows && !checkpoint_find_tensor(c, name) ? add_copy(c, &shape) : HEARTH_OK;
 }
 
 /* Adds a matrix as bytes with a sign, and the scale of each row. */

@@ -59,6 +59,31 @@ static void biases_of_zeros(void **state)
     json_decref(config);
 }
 
+/* compressed-tensors' shape as numbers of 32 bits, and groups of which -1 says that they are in order. */
+static bool other_numbers(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const int32_t shape[] = {64, 64}, in_order[64] = {-1};
+    stored_tensor other = *t;
+    (void)from;
+    if (strcmp(t->name, ROWS_NAME "weight_shape") == 0) {
+        other.foreign = "I32";
+        other.data = shape;
+        other.size_bytes = sizeof shape;
+    } else if (strcmp(t->name, ROWS_NAME "g_idx") == 0) {
+        other.data = in_order;
+    } else {
+        return false;
+    }
+    return checkpoint_add_tensor(to, &other, NULL) == HEARTH_OK;
+}
+
+static void numbers_in_other_forms(void **state)
+{
+    (void)state;
+    expect_same("llama-packed", config_of("llama-packed"), other_numbers);
+    expect_same("llama-gptq", config_of("llama-gptq"), other_numbers);
+}
+
 /* ------------------------------------------------------------------ what does not fit */
 
 static const char *changed; /* the end of the name of the tensor that is changed */
@@ -157,6 +182,7 @@ static void settings_must_be_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(logits_of_numbers), cmocka_unit_test(biases_of_zeros),
-                                       cmocka_unit_test(tensors_must_fit), cmocka_unit_test(settings_must_be_known)};
+                                       cmocka_unit_test(numbers_in_other_forms), cmocka_unit_test(tensors_must_fit),
+                                       cmocka_unit_test(settings_must_be_known)};
     return run_group(tests, NULL, NULL);
 }
