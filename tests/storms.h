@@ -10,7 +10,7 @@
 #if defined __SANITIZE_THREAD__
 #define STORM_PART 10
 #elif defined __SANITIZE_ADDRESS__
-#define STORM_PART 5
+#define STORM_PART 3
 #else
 #define STORM_PART 1
 #endif
