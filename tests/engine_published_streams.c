@@ -349,8 +349,7 @@ static void deepseek_refused(void **state)
         const char *text;
     } wrong[] = {
         {"compress_ratios", NULL, "compress_ratios: is not an array of one item per layer"},
-        {"compress_ratios", json_pack("[i,i,i]", 0, 4, 128),
-         "compress_ratios: is not an array of one item per layer"},
+        {"compress_ratios", json_pack("[i,i,i]", 0, 4, 128), "compress_ratios: is not an array of one item per layer"},
         {"compress_ratios", json_pack("[i,i,i,i,i,i]", 0, 4, -128, 4, 128, 4),
          "compress_ratios: item 2 is not a number"},
         {"compress_ratios", json_pack("[i,i,i,f,i,i]", 0, 4, 128, 4.5, 128, 4),

@@ -72,12 +72,9 @@ bool folder_all_see_all(const folder_reader *r)
     return true;
 }
 
-/* Adds one vector of n equal values. */
-static hearth_status add_constant(folder_reader *r, const char *pattern, uint32_t layer, const float *values,
-                                  uint32_t n)
+/* Adds one vector of n values. */
+static hearth_status add_constant(folder_reader *r, const char *name, const float *values, uint32_t n)
 {
-    char name[TENSOR_NAME_SIZE];
-    snprintf(name, sizeof name, pattern, layer);
     const stored_tensor t = {.name = name,
                              .format = FORMAT_F32,
                              .rank = 1,
@@ -85,6 +82,15 @@ static hearth_status add_constant(folder_reader *r, const char *pattern, uint32_
                              .data = values,
                              .size_bytes = n * sizeof *values};
     return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* The same for a layer; pattern: the name, with %u for the layer. */
+static hearth_status add_constant_of(folder_reader *r, const char *pattern, uint32_t layer, const float *values,
+                                     uint32_t n)
+{
+    char name[TENSOR_NAME_SIZE];
+    snprintf(name, sizeof name, pattern, layer);
+    return add_constant(r, name, values, n);
 }
 
 /* A family may norm queries and keys without weights, and multiply the queries with a number. GGUF has weights for that: the
@@ -105,8 +111,8 @@ static hearth_status add_query_gain(folder_reader *r)
         weights[n + i] = 1;
     }
     for (uint32_t layer = 0; layer < r->hyper.layer_count; layer++) {
-        TRY(add_constant(r, "blk.%u.attn_q_norm.weight", layer, weights, n));
-        TRY(add_constant(r, "blk.%u.attn_k_norm.weight", layer, weights + n, n));
+        TRY(add_constant_of(r, "blk.%u.attn_q_norm.weight", layer, weights, n));
+        TRY(add_constant_of(r, "blk.%u.attn_k_norm.weight", layer, weights + n, n));
     }
     return HEARTH_OK;
 }
@@ -122,10 +128,10 @@ static hearth_status add_plain_norms(folder_reader *r)
         return fail_memory(r->error, "norms", n * sizeof *ones);
     for (uint32_t i = 0; i < n; i++)
         ones[i] = 1;
-    TRY(add_constant(r, "output_norm.weight", 0, ones, n));
+    TRY(add_constant(r, "output_norm.weight", ones, n));
     for (uint32_t layer = 0; layer < r->hyper.layer_count; layer++) {
-        TRY(add_constant(r, "blk.%u.attn_norm.weight", layer, ones, n));
-        TRY(add_constant(r, "blk.%u.ffn_norm.weight", layer, ones, n));
+        TRY(add_constant_of(r, "blk.%u.attn_norm.weight", layer, ones, n));
+        TRY(add_constant_of(r, "blk.%u.ffn_norm.weight", layer, ones, n));
     }
     return HEARTH_OK;
 }
