@@ -49,9 +49,9 @@ static bool all_are_middle(const packed_matrix *m)
 
 number_format packed_format(const packed_matrix *m)
 {
-    bool middle = all_are_middle(m);
     if (m->groups || m->columns % BLOCK != 0 || (m->group % BLOCK != 0 && m->group < m->columns))
         return FORMAT_F32;
+    bool middle = all_are_middle(m);
     if (m->bits == 8)
         return middle ? FORMAT_Q8_0 : FORMAT_F32;
     return middle ? FORMAT_Q4_0 : FORMAT_Q4_1;

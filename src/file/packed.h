@@ -27,7 +27,7 @@ typedef enum packed_order { PACKED_ROWS, PACKED_COLUMNS, PACKED_ACROSS } packed_
 typedef struct packed_matrix {
     packed_order order;
     unsigned bits; /* 4 or 8 */
-    unsigned flip; /* bits of each number that are stored the other way around: 0 or 128 */
+    unsigned flip; /* ROWS: bits of each number that are stored the other way around: 0 or 128 */
     /* multiples of the numbers of a word where words, or words of zeros, go along them */
     uint64_t rows, columns;
     uint64_t group;             /* columns that share a scale; multiples of 32 where blocks are made */
@@ -35,8 +35,8 @@ typedef struct packed_matrix {
     const void *scales;
     const void *zeros; /* NULL: all are `zero` */
     unsigned zero;
-    uint32_t
-        add; /* to each word of zeros: GPTQ's first form has them less one, with a borrow from one number to the next */
+    /* to each word of zeros: GPTQ's first form has them less one, with a borrow from one number to the next */
+    uint32_t add;
     const void *groups; /* [columns] of 32 bits, the group of a column; NULL: by its place */
 } packed_matrix;
 

@@ -171,6 +171,11 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
                                  stored_tensor *t);
 
+/* Returns the tensor whose name has another ending; NULL: there is none. */
+const stored_tensor *folder_find_other(const folder_reader *r, const char *name, const char *ending, const char *other);
+/* Returns whether there is a tensor, and of this dtype, one of those that only its name tells (stored_tensor.foreign). */
+bool folder_is_of(const stored_tensor *t, const char *dtype);
+
 /* In huggingface_packed.c. Reads the quantization_config of numbers in words; found false: it is another one. */
 hearth_status folder_read_packed(folder_reader *r, const json_t *settings, bool *found);
 /* Returns how long the ending of a name is that says that a tensor is words; 0: it has another one. */

@@ -45,20 +45,26 @@ static hearth_status read_sizes(folder_reader *r, const json_t *settings, const 
     return HEARTH_OK;
 }
 
+/* Returns whether GPTQModel's list of modules with settings of their own has sizes among them. */
+static bool some_differ(json_t *modules)
+{
+    for (void *at = json_object_iter(modules); at; at = json_object_iter_next(modules, at)) {
+        const json_t *own = json_object_iter_value(at);
+        if (json_object_get(own, "bits") || json_object_get(own, "group_size"))
+            return true;
+    }
+    return false;
+}
+
 static hearth_status read_gptq(folder_reader *r, const json_t *settings)
 {
     const char *form = json_string_value(json_object_get(settings, "checkpoint_format"));
-    const json_t *rotation = json_object_get(settings, "rotation"), *entry;
-    const char *modules;
+    const json_t *rotation = json_object_get(settings, "rotation");
     bool second = form && strcmp(form, "gptq_v2") == 0;
     if (rotation && !json_is_null(rotation)) /* which is no part of the weights */
         return refuse_setting(r, "rotation", "is not supported");
-    json_object_foreach(
-        json_object_get(settings, "dynamic"), modules,
-        entry) if (json_object_get(entry, "bits") ||
-                   json_object_get(
-                       entry, "group_size")) return refuse_setting(r, "dynamic",
-                                                                   "modules of other bits or groups are not supported");
+    if (some_differ(json_object_get(settings, "dynamic")))
+        return refuse_setting(r, "dynamic", "modules of other bits or groups are not supported");
     if (form && !second && strcmp(form, "gptq") != 0)
         return refuse_setting(r, "checkpoint_format", "others than gptq and gptq_v2 are not read");
     r->packed.order = PACKED_COLUMNS;
@@ -128,14 +134,9 @@ size_t folder_packed_ending(const folder_reader *r, const char *name)
     return text_ends_with(name, ending) ? strlen(ending) : 0;
 }
 
-static bool is_of(const stored_tensor *t, const char *dtype)
-{
-    return t && t->foreign && strcmp(t->foreign, dtype) == 0;
-}
-
 bool folder_is_packed(const folder_reader *r, const stored_tensor *t)
 {
-    return (!r->packed.flip || is_of(t, "I8")) && folder_packed_ending(r, t->name) > 0;
+    return (!r->packed.flip || folder_is_of(t, "I8")) && folder_packed_ending(r, t->name) > 0;
 }
 
 /* Scales of activations and of caches are not used: hearth does not round these as the folder says. */
@@ -170,12 +171,7 @@ static hearth_status refuse(const folder_reader *r, const stored_tensor *t, cons
 /* Returns the tensor of the same matrix that ends so; NULL: there is none. */
 static const stored_tensor *find_beside(const folder_reader *r, const stored_tensor *words, const char *ending)
 {
-    char name[2 * TENSOR_NAME_SIZE];
-    size_t size = strlen(words->name) - strlen(endings_of(r)->words);
-    if (!ending || size + strlen(ending) >= sizeof name)
-        return NULL;
-    snprintf(name, sizeof name, "%.*s%s", (int)size, words->name, ending);
-    return checkpoint_find_tensor(r->folder, name);
+    return ending ? folder_find_other(r, words->name, endings_of(r)->words, ending) : NULL;
 }
 
 /* Returns whether a tensor is of two dimensions of such lengths, the first the one in which neighbours lie together. */
@@ -191,9 +187,9 @@ static hearth_status check_shape(const folder_reader *r, const stored_tensor *wo
     int64_t said[2] = {0};
     if (!shape)
         return HEARTH_OK;
-    if (shape->rank == 1 && shape->shape[0] == 2 && is_of(shape, "I64"))
+    if (shape->rank == 1 && shape->shape[0] == 2 && folder_is_of(shape, "I64"))
         memcpy(said, shape->data, sizeof said);
-    else if (shape->rank == 1 && shape->shape[0] == 2 && is_of(shape, "I32"))
+    else if (shape->rank == 1 && shape->shape[0] == 2 && folder_is_of(shape, "I32"))
         for (size_t i = 0; i < 2; i++)
             said[i] = packed_word(shape->data, i);
     else
@@ -209,7 +205,7 @@ static hearth_status find_shape(const folder_reader *r, const stored_tensor *wor
     uint64_t n = packed_in_word(m), together = words->shape[0], apart = words->shape[1];
     if (words->rank != 2 || together > UINT32_MAX || apart > UINT32_MAX)
         return refuse(r, words, "is not a matrix");
-    if (!is_of(words, m->flip ? "I8" : "I32"))
+    if (!folder_is_of(words, m->flip ? "I8" : "I32"))
         return refuse(r, words, "is not of words of 32 bits");
     if (m->flip && together % n != 0)
         return refuse(r, words, "has rows that are no multiples of 4 bytes");
@@ -236,7 +232,7 @@ static hearth_status find_scales(const folder_reader *r, const stored_tensor *wo
     if (m->zero > 0)
         return HEARTH_OK;
     if ((!by_row && m->rows % n != 0) ||
-        !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || !is_of(zeros, "I32"))
+        !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || !folder_is_of(zeros, "I32"))
         return refuse(r, words, "has no zeros in words that fit its shape and the size of groups");
     m->zeros = zeros->data;
     return HEARTH_OK;
@@ -249,7 +245,7 @@ static hearth_status find_groups(const folder_reader *r, const stored_tensor *wo
     bool in_order = true;
     if (!groups)
         return HEARTH_OK;
-    if (!is_of(groups, "I32") || groups->rank != 1 || groups->shape[0] != m->columns)
+    if (!folder_is_of(groups, "I32") || groups->rank != 1 || groups->shape[0] != m->columns)
         return refuse(r, words, "has no number of a group for each column");
     for (uint64_t c = 0; c < m->columns; c++) {
         uint32_t group = packed_word(groups->data, c);

@@ -56,8 +56,7 @@ hearth_status folder_read_quantization(folder_reader *r, const json_t *settings)
     return packed ? HEARTH_OK : folder_read_ternary(r, settings);
 }
 
-/* Returns the tensor whose name ends otherwise; NULL: there is none. */
-static const stored_tensor *find_other(const folder_reader *r, const char *name, const char *ending, const char *other)
+const stored_tensor *folder_find_other(const folder_reader *r, const char *name, const char *ending, const char *other)
 {
     char wanted[2 * TENSOR_NAME_SIZE];
     size_t size = strlen(name) - strlen(ending);
@@ -67,8 +66,7 @@ static const stored_tensor *find_other(const folder_reader *r, const char *name,
     return checkpoint_find_tensor(r->folder, wanted);
 }
 
-/* Returns whether a tensor is of such bytes. */
-static bool is_of(const stored_tensor *t, const char *dtype)
+bool folder_is_of(const stored_tensor *t, const char *dtype)
 {
     return t && t->foreign && strcmp(t->foreign, dtype) == 0;
 }
@@ -82,8 +80,8 @@ bool folder_is_scale(const folder_reader *r, const char *name)
     for (size_t i = 0; r->scaled == FOLDER_F8 && i < sizeof endings / sizeof *endings; i++)
         if (text_ends_with(name, endings[i]))
             return true;
-    if (r->scaled == FOLDER_F8 && is_of(checkpoint_find_tensor(r->folder, name), POWER))
-        return find_other(r, name, scale_ending, weight_ending) != NULL;
+    if (r->scaled == FOLDER_F8 && folder_is_of(checkpoint_find_tensor(r->folder, name), POWER))
+        return folder_find_other(r, name, scale_ending, weight_ending) != NULL;
     return r->scaled == FOLDER_MXFP4 && text_ends_with(name, scales_ending);
 }
 
@@ -179,9 +177,9 @@ static hearth_status take_f8(folder_reader *r, const tensor_rule *rule, const st
     snprintf(plain, sizeof plain, "%.*s_scale", 2 * TENSOR_NAME_SIZE - 16, stored->name);
     const stored_tensor *scales = checkpoint_find_tensor(r->folder, inverse);
     scales = scales ? scales : checkpoint_find_tensor(r->folder, plain);
-    scales = scales ? scales : find_other(r, stored->name, weight_ending, scale_ending);
+    scales = scales ? scales : folder_find_other(r, stored->name, weight_ending, scale_ending);
     stored_tensor powers;
-    if (is_of(scales, POWER)) {
+    if (folder_is_of(scales, POWER)) {
         powers = *scales;
         TRY(read_powers(r, &powers));
         scales = &powers;
@@ -218,7 +216,7 @@ static hearth_status take_mxfp4(folder_reader *r, const tensor_rule *rule, const
     uint64_t halves = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1;
     if (t->rank != 4 || t->shape[0] != 16 || t->shape[2] % halves != 0)
         return refuse(r, stored, "is not of blocks of 16 bytes, by experts and rows");
-    if (!is_of(scales, BYTE) || scales->shape[0] != t->shape[1] || scales->shape[1] != t->shape[2] ||
+    if (!folder_is_of(scales, BYTE) || scales->shape[0] != t->shape[1] || scales->shape[1] != t->shape[2] ||
         scales->shape[2] != t->shape[3] || scales->shape[3] != 1)
         return refuse(r, stored, "has no scales of one byte for each block");
     uint64_t blocks = t->shape[1], stored_rows = t->shape[2], experts = t->shape[3];
@@ -244,12 +242,13 @@ static hearth_status take_mxfp4(folder_reader *r, const tensor_rule *rule, const
 /* DeepSeek V4: of an expert's matrix rows of 4-bit numbers, two in a byte, of which each 32 share a scale. */
 static hearth_status take_fp4(folder_reader *r, const stored_tensor *stored, stored_tensor *t)
 {
-    const stored_tensor *scales = find_other(r, stored->name, weight_ending, scale_ending);
+    const stored_tensor *scales = folder_find_other(r, stored->name, weight_ending, scale_ending);
     const number_traits *mxfp4 = &number_formats[FORMAT_MXFP4];
     if (t->rank != 2 || t->shape[0] % 16 != 0)
         return refuse(r, stored, "is not of rows of blocks of 16 bytes");
     uint64_t blocks = t->shape[0] / 16, count = t->shape[1];
-    if (!is_of(scales, POWER) || scales->shape[0] != blocks || scales->shape[1] != count || scales->shape[2] != 1)
+    if (!folder_is_of(scales, POWER) || scales->shape[0] != blocks || scales->shape[1] != count ||
+        scales->shape[2] != 1)
         return refuse(r, stored, "has no scale of one byte for each 16");
     scaled_rows *rows = NULL;
     TRY(new_rows(r, stored, 1, &rows));
@@ -269,8 +268,10 @@ bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const st
     if (r->scaled == FOLDER_PACKED)
         return folder_is_packed(r, stored);
     if (r->scaled == FOLDER_F8)
-        return is_of(stored, F8) || (experts && (is_of(stored, SIGNED_BYTE) || is_of(stored, BYTE)));
-    return r->scaled == FOLDER_MXFP4 && experts && text_ends_with(stored->name, blocks_ending) && is_of(stored, BYTE);
+        return folder_is_of(stored, F8) ||
+               (experts && (folder_is_of(stored, SIGNED_BYTE) || folder_is_of(stored, BYTE)));
+    return r->scaled == FOLDER_MXFP4 && experts && text_ends_with(stored->name, blocks_ending) &&
+           folder_is_of(stored, BYTE);
 }
 
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
@@ -281,6 +282,6 @@ hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, cons
         return rule->flags & CHANGES ? folder_make_rows(r, t) : HEARTH_OK;
     }
     if (r->scaled == FOLDER_F8)
-        return is_of(stored, F8) ? take_f8(r, rule, stored, t) : take_fp4(r, stored, t);
+        return folder_is_of(stored, F8) ? take_f8(r, rule, stored, t) : take_fp4(r, stored, t);
     return take_mxfp4(r, rule, stored, t);
 }
