@@ -13,7 +13,6 @@
 #include "../base/memory.h"
 
 #include <microhttpd.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -40,6 +39,7 @@
 
 struct http {
     struct MHD_Daemon *daemon;
+    int listener; /* once the door is closed: to be closed when no thread can use it any more; else -1 */
 };
 
 /* A request while it is read and answered. It belongs to its connection, which libmicrohttpd serves by one thread. */
@@ -269,26 +269,6 @@ static bool is_hopeless(exchange *x)
     return size > DROPPED_TIMES * most || (size > most && header(x, "Expect"));
 }
 
-/* Has libmicrohttpd read on where a client has closed its side. It waits for edges of epoll and does not read after a short read, so
- * it misses an end that came together with the last bytes, and would keep the connection until its timeout. Closing this side as
- * well, which takes no byte from those that still lie there, is another edge. */
-static void notice_end(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd socket = {.fd = info ? info->connect_fd : -1, .events = POLLRDHUP};
-    if (poll(&socket, 1, 0) > 0 && (socket.revents & POLLRDHUP))
-        (void)shutdown(socket.fd, SHUT_RD);
-}
-
-/* The request line has come. */
-static void *on_line(void *user, const char *uri, struct MHD_Connection *connection)
-{
-    (void)user;
-    (void)uri;
-    notice_end(connection);
-    return NULL;
-}
-
 static exchange *exchange_new(serve *s, struct MHD_Connection *connection, const char *method)
 {
     exchange *x = mem_new(sizeof *x);
@@ -307,7 +287,6 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 {
     (void)version;
     exchange *x = *state;
-    notice_end(connection);
     if (!x) { /* the headers have come */
         x = *state = exchange_new(user, connection, method);
         if (!x)
@@ -360,16 +339,17 @@ static void say_nothing(void *user, const char *format, va_list values)
     (void)values;
 }
 
+/* With epoll, MHD_quiesce_daemon and a thread that stops listening at the same moment both take the listener out of the thread's
+ * set, and whichever comes second ends the process (0.9.75). With poll there is no such set. */
 static struct MHD_Daemon *start(serve *s, int listener)
 {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     unsigned connections = s->options.connections < THREADS ? THREADS : s->options.connections;
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_URI_LOG_CALLBACK, on_line, NULL,
-                            MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, connections,
-                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->options.patience,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
-                            (unsigned)THREADS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->options.patience, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 hearth_status serve_check(hearth_error *error)
@@ -384,6 +364,8 @@ hearth_status http_open(serve *s, hearth_error *error)
     sigset_t all, before;
     TRY(listen_open(&listener, s->options.host, s->options.port, s->url, sizeof s->url, &s->is_local, error));
     s->http = mem_new(sizeof *s->http);
+    if (s->http)
+        s->http->listener = -1;
     sigfillset(&all); /* signals are for the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (s->http)
@@ -399,9 +381,9 @@ void http_close_door(serve *s)
 {
     if (!s->http || !s->http->daemon)
         return;
-    MHD_socket listener = MHD_quiesce_daemon(s->http->daemon);
-    if (listener != MHD_INVALID_SOCKET)
-        close(listener);
+    s->http->listener = MHD_quiesce_daemon(s->http->daemon);
+    if (s->http->listener >= 0)
+        (void)shutdown(s->http->listener, SHUT_RDWR); /* clients are refused from now on */
 }
 
 void http_close(serve *s)
@@ -414,6 +396,8 @@ void http_close(serve *s)
         nanosleep(&moment, NULL);
     if (s->http->daemon)
         MHD_stop_daemon(s->http->daemon);
+    if (s->http->listener >= 0)
+        close(s->http->listener);
     mem_free(s->http);
 }
 
