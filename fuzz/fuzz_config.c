@@ -3,10 +3,12 @@
  *
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/experts.c
+ * Covers: src/model/factors.c
  * Covers: src/model/huggingface.c
  * Covers: src/model/huggingface_delta.c
  * Covers: src/model/huggingface_experts.c
  * Covers: src/model/huggingface_family.c
+ * Covers: src/model/huggingface_float4.c
  * Covers: src/model/huggingface_latent.c
  * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_mimo.c
@@ -229,7 +231,7 @@ static bool meets_needs(const family *f, const tensor_rule *r, const char *sets,
  * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own;
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, 2 likewise with powers of
  * two as scales and experts of 4 bits, m experts as blocks of 4 bits; as numbers of 8 bits in words, of which four columns share a
- * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them, 8 bytes and a scale for each row; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
+ * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them, 8 bytes and a scale for each row; 9 as rows of one block of NVFP4 as ModelOpt has them, 0 as compressed-tensors has them; 3 with factors beside the matrices of a GGUF; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
  * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
@@ -337,6 +339,54 @@ static hearth_status add_with_powers(checkpoint *c, const stored_tensor *t, bool
     scales.size_bytes = scales.shape[0] * scales.shape[1];
     TRY(checkpoint_add_tensor(c, &codes, NULL));
     return checkpoint_find_tensor(c, name) ? HEARTH_OK : checkpoint_add_tensor(c, &scales, NULL);
+}
+
+/* Adds a matrix as rows of one block of NVFP4, its scales, and the factor. */
+static hearth_status add_nvfp4(checkpoint *c, const stored_tensor *t, bool packed)
+{
+    static const float factor = 0.5f;
+    const struct {
+        const char *ending[2]; /* of ModelOpt, of compressed-tensors */
+        const char *foreign;
+        uint32_t rank;
+        uint64_t shape[2];
+        const void *data;
+        size_t each;
+    } parts[] = {{{"weight", "weight_packed"}, "U8", 2, {8, t->shape[1]}, values, 1},
+                 {{"weight_scale", "weight_scale"}, "F8_E4M3", 2, {1, t->shape[1]}, values, 1},
+                 {{"weight_scale_2", "weight_global_scale"}, NULL, 1, {1, 1}, &factor, sizeof(factor)}};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        char name[TENSOR_NAME_SIZE + 32];
+        snprintf(name, sizeof(name), "%.*s%s", (int)(strlen(t->name) - strlen("weight")), t->name,
+                 parts[i].ending[packed]);
+        stored_tensor part = {.name = name, .rank = parts[i].rank, .data = parts[i].data, .foreign = parts[i].foreign};
+        uint64_t shape[4] = {parts[i].shape[0], parts[i].shape[1], 1, 1};
+        memcpy(part.shape, shape, sizeof(shape));
+        part.format = part.foreign ? FORMAT_STORED_COUNT : FORMAT_F32;
+        part.size_bytes = (size_t)(shape[0] * shape[1]) * parts[i].each;
+        if (!checkpoint_find_tensor(c, name))
+            TRY(add_copy(c, &part));
+    }
+    return HEARTH_OK;
+}
+
+/* Adds a tensor of a GGUF, and where it is a matrix, or stacked ones, a factor of each. */
+static hearth_status add_with_factors(checkpoint *c, const stored_tensor *t)
+{
+    static const float factors[EXPERTS] = {0.5f, 2, 3, 4};
+    char name[TENSOR_NAME_SIZE + 16];
+    const char *ending = strstr(t->name, ".weight");
+    TRY(checkpoint_add_tensor(c, t, NULL));
+    if (!ending || t->rank < 2 || t->shape[2] > EXPERTS)
+        return HEARTH_OK;
+    snprintf(name, sizeof(name), "%.*s.scale", (int)(ending - t->name), t->name);
+    const stored_tensor each = {.name = name,
+                                .format = FORMAT_F32,
+                                .rank = 1,
+                                .shape = {t->shape[2], 1, 1, 1},
+                                .data = factors,
+                                .size_bytes = (size_t)t->shape[2] * sizeof(*factors)};
+    return checkpoint_find_tensor(c, name) ? HEARTH_OK : add_copy(c, &each);
 }
 
 /* Adds a matrix as numbers in words, with their scales and zeros, and where words go along columns the group of each. */
@@ -498,6 +548,10 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
             TRY(add_words(c, &t, *words));
         else if (of_layer && has_letter(sets, '8') && strstr(name, ".weight"))
             TRY(add_bytes(c, &t));
+        else if (of_layer && strpbrk(sets, "90") && strstr(name, ".weight"))
+            TRY(add_nvfp4(c, &t, has_letter(sets, '0')));
+        else if (!folder && has_letter(sets, '3'))
+            TRY(add_with_factors(c, &t));
         else if (of_layer && has_letter(sets, '2') && strstr(name, ".weight"))
             TRY(add_with_powers(c, &t, r->flags & TENSOR_EXPERTS));
         else if (folder && has_letter(sets, 'm') && (r->flags & TENSOR_EXPERTS) && t.rank == 3)

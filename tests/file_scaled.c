@@ -1,5 +1,5 @@
 /* file_scaled.c - rows that are made when they are read: every float of 8 bits, blocks of scales that do not fill their last
- * row and column, and the order of the values of a block of 4 bits. */
+ * row and column, the order of the values of a block of 4 bits, and factors of whole matrices. */
 #include "../src/file/checkpoint.h"
 
 #include "../src/number/blocks.h"
@@ -94,9 +94,52 @@ static void order_of_values(void **state)
     }
 }
 
+/* The second of two rows of NVFP4, all numbers twice, in two blocks with the scales 2 and -0.5. */
+static void blocks_with_a_factor(void **state)
+{
+    (void)state;
+    static const float numbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    static const uint8_t codes[2][2] = {{0}, {0x40, 0xB0}};
+    const factored_matrix m = {codes, 0.75};
+    const void *scales[] = {&m};
+    const scaled_rows rows = {.kind = SCALED_NVFP4, .scales = scales, .stored_rows = 2, .step = 1};
+    uint8_t bytes[2][16];
+    float made[32];
+    assert_int_equal(scaled_row_bytes(&rows, 32), sizeof bytes[0]);
+    for (size_t i = 0; i < 16; i++)
+        bytes[1][i] = (uint8_t)(2 * i % 16 | (2 * i + 1) % 16 << 4);
+    scaled_read(&rows, bytes, 0, 1, 32, made);
+    for (size_t i = 0; i < 32; i++) {
+        float size = numbers[i % 8] * (i < 16 ? 2 : -0.5f) * 0.75f;
+        assert_true(made[i] == (i % 16 < 8 ? size : -size));
+    }
+}
+
+/* Rows of a number format in two matrices, each with its own factor. */
+static void rows_with_a_factor(void **state)
+{
+    (void)state;
+    enum { ROWS = 2, WIDTH = 3 };
+    static const uint16_t halves[2][ROWS][WIDTH] = {{{0}}, {{0}, {0x3C00, 0xC000, 0x3800}}}; /* 1, -2, 0.5 */
+    static const factored_matrix matrices[] = {{NULL, 100}, {NULL, 0.1}};
+    const void *scales[] = {&matrices[0], &matrices[1]};
+    scaled_rows rows = {
+        .kind = SCALED_TIMES, .scales = scales, .scale_format = FORMAT_F16, .stored_rows = ROWS, .step = 1};
+    const stored_tensor t = {.format = FORMAT_F32,
+                             .rank = 3,
+                             .shape = {WIDTH, ROWS, 2, 1},
+                             .data = halves,
+                             .size_bytes = 2 * sizeof halves,
+                             .scaled = &rows};
+    float row[WIDTH];
+    stored_tensor_read(&t, 2 * ROWS - 1, sizeof row, row);
+    assert_true(row[0] == 0.1f && row[1] == -0.2f && row[2] == 0.05f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_code), cmocka_unit_test(blocks_of_scales),
-                                       cmocka_unit_test(order_of_values)};
+                                       cmocka_unit_test(order_of_values), cmocka_unit_test(blocks_with_a_factor),
+                                       cmocka_unit_test(rows_with_a_factor)};
     return run_group(tests, NULL, NULL);
 }

@@ -66,6 +66,46 @@ static inline void expect_refused(const char *name, json_t *config, const char *
     json_decref(config);
 }
 
+/* What is done to one tensor of a folder: it is lost, or one shorter in the dimension of neighbours, or has other values. */
+typedef enum change_kind { LOST, SHORTER, REPLACED } change_kind;
+
+typedef struct tensor_change {
+    const char *name;
+    change_kind kind;
+    const void *data; /* REPLACED: as many bytes as the tensor has */
+} tensor_change;
+
+static tensor_change changed;
+
+static inline bool change_tensor(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)from;
+    if (strcmp(t->name, changed.name) != 0)
+        return false;
+    stored_tensor other = *t;
+    if (changed.kind == SHORTER) {
+        other.shape[0] -= 1;
+        other.size_bytes = other.size_bytes / (size_t)t->shape[0] * (size_t)other.shape[0];
+    }
+    if (changed.kind == REPLACED)
+        other.data = changed.data;
+    if (changed.kind != LOST)
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    return true;
+}
+
+/* Opens a golden's folder with one tensor changed, which is to be refused for this reason. */
+static inline void expect_refused_with(const char *name, tensor_change change, const char *reason)
+{
+    hearth_model *m;
+    hearth_error error = {0};
+    json_t *config = config_of(name);
+    changed = change;
+    if (open_as(&m, name, config, change_tensor, &error) != HEARTH_FORMAT || !strstr(error.text, reason))
+        fail_msg("%s, %s: %s", name, change.name, error.text);
+    json_decref(config);
+}
+
 static inline void delete_all(json_t *config, const char *const *keys)
 {
     for (; *keys; keys++)

@@ -7,10 +7,21 @@
 #include <string.h>
 
 #define MXFP4_VALUES 32
+#define NVFP4_VALUES 16
 
 size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns)
 {
-    return (size_t)(s->kind == SCALED_F8 ? columns : s->kind == SCALED_PACKED ? columns * s->bits / 8 : columns / 2);
+    const number_traits *format = &number_formats[s->scale_format];
+    switch (s->kind) {
+    case SCALED_F8:
+        return (size_t)columns;
+    case SCALED_TIMES:
+        return (size_t)(columns / format->block_values) * format->block_bytes;
+    case SCALED_PACKED:
+        return (size_t)(columns * s->bits / 8);
+    default:
+        return (size_t)(columns / 2);
+    }
 }
 
 uint64_t scaled_row_scales(const scaled_rows *s, uint64_t columns)
@@ -52,10 +63,43 @@ static void read_mxfp4(const uint8_t *values, const uint8_t *scales, uint64_t co
     }
 }
 
+static void read_nvfp4(const factored_matrix *m, const uint8_t *values, const uint8_t *scales, uint64_t columns,
+                       float *out)
+{
+    for (uint64_t b = 0; b < columns / NVFP4_VALUES; b++, values += NVFP4_VALUES / 2, out += NVFP4_VALUES) {
+        double unit = (double)decode_f8(scales[b]) * m->factor / 2; /* float4_values are doubled */
+        for (size_t i = 0; i < NVFP4_VALUES; i++)
+            out[i] = (float)(float4_values[values[i / 2] >> i % 2 * 4 & 15] * unit);
+    }
+}
+
+static void read_times(const factored_matrix *m, number_format format, const uint8_t *values, uint64_t columns,
+                       float *out)
+{
+    number_formats[format].decode(values, out, columns);
+    for (uint64_t c = 0; c < columns; c++)
+        out[c] = (float)((double)out[c] * m->factor);
+}
+
+/* Makes a row of a matrix that has a factor, from its own values. */
+static void read_factored(const scaled_rows *s, const factored_matrix *m, const uint8_t *values, uint64_t row,
+                          uint64_t columns, float *out)
+{
+    if (s->kind == SCALED_NVFP4)
+        read_nvfp4(m, values, (const uint8_t *)m->scales + row * (columns / NVFP4_VALUES), columns, out);
+    else
+        read_times(m, s->scale_format, values, columns, out);
+}
+
 void scaled_read(const scaled_rows *s, const void *values, uint64_t number, uint64_t row, uint64_t columns, void *out)
 {
     if (s->kind == SCALED_PACKED) {
         packed_read(s->scales[number], values, row, s->made, out);
+        return;
+    }
+    if (s->kind == SCALED_NVFP4 || s->kind == SCALED_TIMES) {
+        read_factored(s, s->scales[number], (const uint8_t *)values + (size_t)row * scaled_row_bytes(s, columns), row,
+                      columns, out);
         return;
     }
     uint64_t stored = s->first + row * s->step, group = s->kind == SCALED_F8 ? stored / s->block_rows : stored;

@@ -5,6 +5,7 @@
  * put in the order of rotary pairs. */
 #include "bind.h"
 #include "experts.h"
+#include "factors.h"
 #include "hyper.h"
 
 #include <inttypes.h>
@@ -624,6 +625,8 @@ hearth_status bind_tensors(binder *b)
     hearth_model *m = b->model;
     const family *f = m->family;
     TRY(refuse_foreign(b));
+    if (!b->folder)
+        TRY(factors_apply(m->source, f, b->error));
     if (!b->folder)
         TRY(experts_stack(m->source, f, model_largest(m).experts, b->error));
     m->powerinfer = b->source->powerinfer;

@@ -4,7 +4,7 @@
  * else differs between layers), huggingface_step.c, huggingface_mimo.c and huggingface_minimax.c (what Step 3.5,
  * MiMo V2 and MiniMax M3 say in their own way), huggingface_latent.c (latent attention), huggingface_summaries.c
  * (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next), huggingface_tensor.c
- * (tensors), huggingface_scaled.c (those with scales beside them), huggingface_packed.c (those of numbers in words),
+ * (tensors), huggingface_scaled.c and huggingface_float4.c (those with scales beside them), huggingface_packed.c (those of numbers in words),
  * huggingface_ternary.c (those of three values). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
@@ -15,9 +15,26 @@
 /* How a folder stores matrices of -s, 0 and s: not at all; as floats that are to be rounded; packed, with s, with 1 / s. */
 typedef enum folder_ternary { TERNARY_NONE, TERNARY_ONLINE, TERNARY_MULTIPLIED, TERNARY_DIVIDED } folder_ternary;
 
-/* How a folder stores matrices whose scales lie beside them: not at all; as floats of 8 bits; as blocks of numbers of 4 bits;
- * as numbers in words (file/packed.h). */
-typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_F8, FOLDER_MXFP4, FOLDER_PACKED } folder_scaled;
+/* How a folder stores matrices whose scales lie beside them: not at all; as floats of 8 bits, or of 4, each tensor says which; as
+ * gpt-oss stores blocks of floats of 4 bits; as numbers in words (file/packed.h). */
+typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_FLOATS, FOLDER_MXFP4, FOLDER_PACKED } folder_scaled;
+
+/* Dtypes of safetensors that stored_tensor.foreign names. */
+#define DTYPE_F8          "F8_E4M3"
+#define DTYPE_POWER       "F8_E8M0" /* of two: a byte, the exponent plus 127; 255: NaN */
+#define DTYPE_BYTE        "U8"
+#define DTYPE_SIGNED_BYTE "I8"
+
+/* How gpt-oss calls the two parts of an expert's matrix, and compressed-tensors numbers of 4 bits. */
+#define FLOAT4_BLOCKS "_blocks"
+#define FLOAT4_SCALES "_scales"
+#define FLOAT4_PACKED ".weight_packed"
+
+/* What changes more of a tensor than the order of its rows. */
+#define FOLDER_CHANGES                                                                                  \
+    (TENSOR_HEADS | TENSOR_BY_KEYS | TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD | TENSOR_FIRST_HALF | \
+     TENSOR_SECOND_HALF | TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS | TENSOR_FLAT | TENSOR_LESS_ONE |    \
+     TENSOR_NEGATED_EXPONENT)
 
 typedef struct folder_reader {
     checkpoint *out;
@@ -31,7 +48,7 @@ typedef struct folder_reader {
     const family *family;
     folder_ternary ternary;
     folder_scaled scaled;
-    uint32_t scale_block[2]; /* FOLDER_F8: rows and columns that share a scale; 0: no blocks */
+    uint32_t scale_block[2]; /* FOLDER_FLOATS: rows and columns that share a scale; 0: no blocks */
     packed_matrix packed;    /* FOLDER_PACKED: what is alike of all: order, bits, group, what is added to zeros */
     uint32_t draft_layers;   /* layers behind the last one that guess tokens ahead; they are left out */
     hyperparameters hyper;   /* the sizes                             */
@@ -169,6 +186,17 @@ hearth_status folder_make_rows(folder_reader *r, stored_tensor *t);
 bool folder_has_scales(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored);
 /* Turns such a tensor into one of rows that are made when they are read, or, where more of it is to be changed, of values. */
 hearth_status folder_take_scaled(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
+                                 stored_tensor *t);
+
+/* Makes the description of a tensor's rows, with room for the scales of so many matrices. */
+hearth_status folder_new_rows(folder_reader *r, const stored_tensor *t, uint64_t matrices, scaled_rows **out);
+/* Says what is wrong with a tensor of the folder: HEARTH_FORMAT. */
+hearth_status folder_refuse_tensor(const folder_reader *r, const stored_tensor *t, const char *why);
+
+/* In huggingface_float4.c. Returns whether a tensor is numbers of 4 bits with scales beside them. */
+bool folder_is_float4(const folder_reader *r, const tensor_rule *rule, const stored_tensor *stored);
+/* Turns such a tensor into one of rows that are made when they are read. */
+hearth_status folder_take_float4(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored,
                                  stored_tensor *t);
 
 /* Returns the tensor whose name has another ending; NULL: there is none. */

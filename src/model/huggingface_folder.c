@@ -26,6 +26,26 @@ static hearth_status read_config(json_t **out, const char *path, const char *fol
     return json_parse_python(out, path, error);
 }
 
+/* ModelOpt's earlier folders say in a file of its own, under "quantization", what later ones say in config.json. */
+static hearth_status add_quantization(json_t *config, const char *folder, hearth_error *error)
+{
+    json_t *own = NULL, *settings = json_object_get(config, "quantization_config");
+    hearth_status status = HEARTH_OK;
+    char *path = file_join(folder, "hf_quant_config.json");
+    if (!path)
+        return fail_memory(error, folder, strlen(folder));
+    if ((!settings || json_is_null(settings)) && file_exists(path))
+        status = json_parse_python(&own, path, error);
+    settings = json_object_get(own, "quantization");
+    if (json_is_object(settings) &&
+        (json_object_set_new_nocheck(settings, "quant_method", json_string("modelopt")) != 0 ||
+         json_object_set_nocheck(config, "quantization_config", settings) != 0))
+        status = fail_memory(error, path, 0);
+    json_decref(own);
+    mem_free(path);
+    return status;
+}
+
 /* Returns true where the folder has an entry whose name matches the pattern. */
 static bool has_file_like(const char *folder, const char *pattern)
 {
@@ -58,6 +78,7 @@ hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_erro
     if (!path)
         return fail_memory(error, folder, strlen(folder));
     TRY_OR(done, status, read_config(&config, path, folder, error));
+    TRY_OR(done, status, add_quantization(config, folder, error));
     TRY_OR(done, status, checkpoint_create(&stored, folder, error));
     TRY_OR(done, status, checkpoint_create(&c, folder, error));
     TRY_OR(done, status, weights_add_folder(stored, folder, error));

@@ -136,7 +136,7 @@ size_t folder_packed_ending(const folder_reader *r, const char *name)
 
 bool folder_is_packed(const folder_reader *r, const stored_tensor *t)
 {
-    return (!r->packed.flip || folder_is_of(t, "I8")) && folder_packed_ending(r, t->name) > 0;
+    return (!r->packed.flip || folder_is_of(t, DTYPE_SIGNED_BYTE)) && folder_packed_ending(r, t->name) > 0;
 }
 
 /* Scales of activations and of caches are not used: hearth does not round these as the folder says. */
@@ -161,11 +161,6 @@ bool folder_is_void_bias(const folder_reader *r, const stored_tensor *t, const t
         if (((const char *)t->data)[i] != 0)
             return false;
     return true;
-}
-
-static hearth_status refuse(const folder_reader *r, const stored_tensor *t, const char *why)
-{
-    return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: %s", r->out->path, t->name, why);
 }
 
 /* Returns the tensor of the same matrix that ends so; NULL: there is none. */
@@ -193,10 +188,11 @@ static hearth_status check_shape(const folder_reader *r, const stored_tensor *wo
         for (size_t i = 0; i < 2; i++)
             said[i] = packed_word(shape->data, i);
     else
-        return refuse(r, words, "has a weight_shape that is not two whole numbers");
+        return folder_refuse_tensor(r, words, "has a weight_shape that is not two whole numbers");
     return said[0] == (int64_t)m->rows && said[1] == (int64_t)m->columns
                ? HEARTH_OK
-               : refuse(r, words, "has another weight_shape than its words: padded rows are not supported");
+               : folder_refuse_tensor(r, words,
+                                      "has another weight_shape than its words: padded rows are not supported");
 }
 
 /* Sets the shape of a matrix by that of its words. */
@@ -204,11 +200,11 @@ static hearth_status find_shape(const folder_reader *r, const stored_tensor *wor
 {
     uint64_t n = packed_in_word(m), together = words->shape[0], apart = words->shape[1];
     if (words->rank != 2 || together > UINT32_MAX || apart > UINT32_MAX)
-        return refuse(r, words, "is not a matrix");
-    if (!folder_is_of(words, m->flip ? "I8" : "I32"))
-        return refuse(r, words, "is not of words of 32 bits");
+        return folder_refuse_tensor(r, words, "is not a matrix");
+    if (!folder_is_of(words, m->flip ? DTYPE_SIGNED_BYTE : "I32"))
+        return folder_refuse_tensor(r, words, "is not of words of 32 bits");
     if (m->flip && together % n != 0)
-        return refuse(r, words, "has rows that are no multiples of 4 bytes");
+        return folder_refuse_tensor(r, words, "has rows that are no multiples of 4 bytes");
     m->rows = m->order == PACKED_ACROSS ? together * n : m->order == PACKED_ROWS ? apart : together;
     m->columns = m->order == PACKED_ROWS      ? together * (m->flip ? 1 : n)
                  : m->order == PACKED_COLUMNS ? apart * n
@@ -226,14 +222,14 @@ static hearth_status find_scales(const folder_reader *r, const stored_tensor *wo
     const stored_tensor *zeros = find_beside(r, words, endings_of(r)->zeros);
     if (!is_of_shape(scales, by_row ? groups : m->rows, by_row ? m->rows : groups) || scales->foreign ||
         number_is_block(scales->format))
-        return refuse(r, words, "has no scales of floats that fit its shape and the size of groups");
+        return folder_refuse_tensor(r, words, "has no scales of floats that fit its shape and the size of groups");
     m->scale_format = scales->format;
     m->scales = scales->data;
     if (m->zero > 0)
         return HEARTH_OK;
     if ((!by_row && m->rows % n != 0) ||
         !is_of_shape(zeros, by_row ? groups : zero_words, by_row ? zero_words : groups) || !folder_is_of(zeros, "I32"))
-        return refuse(r, words, "has no zeros in words that fit its shape and the size of groups");
+        return folder_refuse_tensor(r, words, "has no zeros in words that fit its shape and the size of groups");
     m->zeros = zeros->data;
     return HEARTH_OK;
 }
@@ -246,13 +242,13 @@ static hearth_status find_groups(const folder_reader *r, const stored_tensor *wo
     if (!groups)
         return HEARTH_OK;
     if (!folder_is_of(groups, "I32") || groups->rank != 1 || groups->shape[0] != m->columns)
-        return refuse(r, words, "has no number of a group for each column");
+        return folder_refuse_tensor(r, words, "has no number of a group for each column");
     for (uint64_t c = 0; c < m->columns; c++) {
         uint32_t group = packed_word(groups->data, c);
         if (group == UINT32_MAX)
             return HEARTH_OK;
         if (group >= packed_groups(m))
-            return refuse(r, words, "has a column of a group that is not there");
+            return folder_refuse_tensor(r, words, "has a column of a group that is not there");
         in_order &= group == c / m->group;
     }
     m->groups = in_order ? NULL : groups->data;
@@ -284,5 +280,5 @@ hearth_status folder_take_packed(folder_reader *r, const stored_tensor *stored, 
                          .scaled = rows};
     return size_multiply(blocks * made->block_bytes, (size_t)m->rows, &t->size_bytes)
                ? HEARTH_OK
-               : refuse(r, stored, "is too large");
+               : folder_refuse_tensor(r, stored, "is too large");
 }

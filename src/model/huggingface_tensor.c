@@ -256,7 +256,7 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     if (rule->stack != DIMENSION_NONE || tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, number, r->error);
     t.name = name;
-    if (!scaled || t.format != FORMAT_MXFP4) /* which is as GGUF has it */
+    if (!scaled || r->scaled != FOLDER_MXFP4) /* which is as GGUF has it */
         TRY(adapt(r, rule, stored, layer, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
 }

@@ -26,8 +26,8 @@ hearth_status folder_read_ternary(folder_reader *r, const json_t *settings)
     if (!r->family->ternary || !method || strcmp(method, "bitnet") != 0)
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: quantization_config: %.64s is not read: use the original or a GGUF (known: awq, bitnet, fp8, "
-                    "gptq, mxfp4, "
-                    "float-, int- and pack-quantized of compressed-tensors)",
+                    "gptq, modelopt, mxfp4, float-, int-, pack-, mxfp4-pack- and nvfp4-pack-quantized of "
+                    "compressed-tensors)",
                     r->name, method ? method : "a folder without quant_method");
     if (json_is_true(json_object_get(settings, "use_rms_norm")) ||
         json_array_size(json_object_get(settings, "modules_to_not_convert")) > 0)

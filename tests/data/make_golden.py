@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from rwkv7 import Rwkv7
+import nvfp4
 from words import round_to_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -554,6 +555,16 @@ CASES["llama-awq"] = in_words(LLAMA, quant_method="awq", bits=4, group_size=32, 
 CASES["llama-packed"] = in_words(LLAMA, **compressed(4, 32, False))
 CASES["qwen3-moe-packed"] = in_words(case("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                           norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]), **compressed(4, 32, True))
+# attention is of floats of 8 bits, the networks are of NVFP4
+CASES["llama-nvfp4"] = in_words({**LLAMA, "intermediate_size": 128}, quant_method="modelopt", quant_algo="MIXED_PRECISION", quantized_layers={
+    f"model.layers.{i}.{block}.{part}_proj": kind for i in range(LLAMA["num_hidden_layers"])
+    for block, parts, kind in (("self_attn", "qkvo", {"quant_algo": "FP8"}),
+                               ("mlp", ("gate", "up", "down"), {"quant_algo": "NVFP4", "group_size": 16})) for part in parts})
+CASES["qwen3-moe-nvfp4"] = in_words(
+    case("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True,
+         decoder_sparse_step=1, mlp_only_layers=[]), quant_method="compressed-tensors", format="nvfp4-pack-quantized", ignore=["lm_head"],
+    config_groups={"group_0": {"targets": ["Linear"], "format": "nvfp4-pack-quantized", "weights": {
+        "num_bits": 4, "type": "float", "symmetric": True, "strategy": "tensor_group", "group_size": 16}}})
 of_rows = compressed(8, None, True)
 of_rows["config_groups"]["group_0"]["weights"]["strategy"] = "channel"
 CASES["llama-int8"] = in_words(LLAMA, **{**of_rows, "format": "int-quantized"})
@@ -623,7 +634,8 @@ def make_model(name, seed):
     if settings["model_type"] == "deepseek_v4":
         model.save_pretrained = types.MethodType(save_deepseek4, model)
     if stored:
-        {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}.get(stored, round_to_words)(model, CASES[name]["quantization_config"])
+        round_model = nvfp4.round_matrices if "nvfp4" in name else round_to_words
+        {"fp8": round_to_f8, "mxfp4": round_to_mxfp4}.get(stored, round_model)(model, CASES[name]["quantization_config"])
     return model, random
 
 

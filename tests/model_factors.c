@@ -1,0 +1,125 @@
+/* model_factors.c - factors in a GGUF beside the matrices that they multiply: what is read then, what is taken out, and what is
+ * refused. */
+#include "../src/model/factors.h"
+
+#include "model_build.h"
+#include "skip.h"
+
+#include <string.h>
+
+enum { WIDTH = 32, ROWS = 2, EXPERTS = 3 };
+
+static float weights[EXPERTS][ROWS][WIDTH];
+static const float factors[EXPERTS] = {0.5f, 3, -2};
+
+/* Adds a tensor of float32. */
+static void add(checkpoint *c, const char *name, const void *data, uint32_t rank, uint64_t columns, uint64_t rows,
+                uint64_t matrices)
+{
+    const stored_tensor t = {.name = name,
+                             .format = FORMAT_F32,
+                             .rank = rank,
+                             .shape = {columns, rows, matrices, 1},
+                             .data = data,
+                             .size_bytes = (size_t)(columns * rows * matrices) * sizeof(float)};
+    hearth_error error;
+    must(checkpoint_add_tensor(c, &t, &error), &error);
+}
+
+/* A layer with a matrix, and one with experts. */
+static checkpoint *two_layers(void)
+{
+    checkpoint *c;
+    hearth_error error;
+    must(checkpoint_create(&c, "file", &error), &error);
+    for (size_t i = 0; i < sizeof weights / sizeof(float); i++)
+        (&weights[0][0][0])[i] = (float)i;
+    add(c, "blk.0.attn_q.weight", weights, 2, WIDTH, ROWS, 1);
+    add(c, "blk.1.ffn_up_exps.weight", weights, 3, WIDTH, ROWS, EXPERTS);
+    return c;
+}
+
+static const family *family_of(const char *name)
+{
+    for (size_t i = 0; i < family_count; i++)
+        if (strcmp(families[i].name, name) == 0)
+            return &families[i];
+    fail_msg("there is no family %s", name);
+    return NULL;
+}
+
+static void rows_are_multiplied(void **state)
+{
+    (void)state;
+    checkpoint *c = two_layers();
+    hearth_error error;
+    float row[WIDTH];
+    add(c, "blk.0.attn_q.scale", &factors[1], 1, 1, 1, 1);
+    add(c, "blk.0.attn_q.input_scale", &factors[2], 1, 1, 1, 1);
+    add(c, "blk.1.ffn_up_exps.scale", factors, 1, EXPERTS, 1, 1);
+    must(factors_apply(c, family_of("llama"), &error), &error);
+    assert_int_equal(c->tensor_count, 2);
+    const stored_tensor *q = checkpoint_find_tensor(c, "blk.0.attn_q.weight");
+    const stored_tensor *up = checkpoint_find_tensor(c, "blk.1.ffn_up_exps.weight");
+    for (size_t i = 0; i < ROWS * EXPERTS; i++) {
+        stored_tensor_read(up, i, sizeof row, row);
+        for (size_t k = 0; k < WIDTH; k++)
+            assert_true(row[k] == factors[i / ROWS] * weights[i / ROWS][i % ROWS][k]);
+        if (i >= ROWS)
+            continue;
+        stored_tensor_read(q, i, sizeof row, row);
+        for (size_t k = 0; k < WIDTH; k++)
+            assert_true(row[k] == 3 * weights[0][i][k]);
+    }
+    checkpoint_close(c);
+}
+
+/* Without factors, and with a tensor of that name that is a part of the family, nothing changes. */
+static void other_tensors_stay(void **state)
+{
+    (void)state;
+    checkpoint *c = two_layers();
+    hearth_error error;
+    add(c, "blk.1.ffn_down_exps.scale", factors, 1, EXPERTS, 1, 1);
+    must(factors_apply(c, family_of("gemma4"), &error), &error);
+    assert_int_equal(c->tensor_count, 3);
+    for (size_t i = 0; i < c->tensor_count; i++)
+        assert_null(c->tensors[i].scaled);
+    checkpoint_close(c);
+}
+
+static void refused(const char *name, uint64_t count, number_format format, const char *reason)
+{
+    checkpoint *c = two_layers();
+    hearth_error error;
+    add(c, "blk.0.attn_q.scale", factors, 1, 1, 1, 1);
+    const stored_tensor t = {.name = name,
+                             .format = format,
+                             .rank = 1,
+                             .shape = {count, 1, 1, 1},
+                             .data = factors,
+                             .size_bytes = (size_t)count * sizeof(float)};
+    must(checkpoint_add_tensor(c, &t, &error), &error);
+    assert_int_equal(factors_apply(c, family_of("llama"), &error), HEARTH_FORMAT);
+    if (!strstr(error.text, name) || !strstr(error.text, reason))
+        fail_msg("%s: %s", name, error.text);
+    assert_int_equal(c->tensor_count, 4);
+    assert_null(checkpoint_find_tensor(c, "blk.0.attn_q.weight")->scaled);
+    checkpoint_close(c);
+}
+
+static void factors_must_fit(void **state)
+{
+    (void)state;
+    refused("blk.1.ffn_up_exps.scale", 1, FORMAT_F32, "has not one factor for each matrix");
+    refused("blk.1.ffn_up_exps.scale", EXPERTS, FORMAT_BF16, "is a factor, and not of f32");
+    refused("blk.1.ffn_gate.scale", 1, FORMAT_F32, "is the factor of no matrix");
+    refused(".scale", 1, FORMAT_F32, "is the factor of no matrix");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_multiplied), cmocka_unit_test(other_tensors_stay),
+                                       cmocka_unit_test(factors_must_fit)};
+    return run_group(tests, NULL, NULL);
+}
