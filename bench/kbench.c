@@ -332,19 +332,19 @@ static void run_add(void *context)
 static void run_silu(void *context)
 {
     const vector_job *job = context;
-    job->k->activate[ACTIVATION_SILU](job->bench->values, job->bench->values + VECTOR, 0, VECTOR, job->bench->y);
+    job->k->activate[ACTIVATION_SILU](job->bench->values, job->bench->values + VECTOR, no_terms, VECTOR, job->bench->y);
 }
 
 static void run_gelu(void *context)
 {
     const vector_job *job = context;
-    job->k->activate[ACTIVATION_GELU](job->bench->values, NULL, 0, VECTOR, job->bench->y);
+    job->k->activate[ACTIVATION_GELU](job->bench->values, NULL, no_terms, VECTOR, job->bench->y);
 }
 
 static void run_relu(void *context)
 {
     const vector_job *job = context;
-    job->k->activate[ACTIVATION_RELU](job->bench->values, job->bench->values + VECTOR, 0, VECTOR, job->bench->y);
+    job->k->activate[ACTIVATION_RELU](job->bench->values, job->bench->values + VECTOR, no_terms, VECTOR, job->bench->y);
 }
 
 static void run_rope(void *context)

@@ -22,6 +22,7 @@
  * Covers: src/model/huggingface_summaries.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/huggingface_ternary.c
+ * Covers: src/model/huggingface_xielu.c
  * Covers: src/model/hyper.c
  * Covers: src/model/hyper_attention.c
  * Covers: src/model/hyper_mixer.c
@@ -610,6 +611,24 @@ static hearth_status add_ngrams(checkpoint *c, const json_t *config)
     return HEARTH_OK;
 }
 
+/* Adds the four numbers of Apertus' activation in each layer. */
+static hearth_status add_xielu(checkpoint *c)
+{
+    static const char *const names[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    for (uint32_t i = 0; i < 4 * LAYERS; i++) {
+        char name[TENSOR_NAME_SIZE];
+        snprintf(name, sizeof(name), "model.layers.%u.mlp.act_fn.%s", i / 4, names[i % 4]);
+        const stored_tensor t = {.name = name,
+                                 .format = FORMAT_BF16,
+                                 .rank = 1,
+                                 .shape = {1, 1, 1, 1},
+                                 .data = values,
+                                 .size_bytes = sizeof(*values)};
+        TRY(checkpoint_add_tensor(c, &t, NULL));
+    }
+    return HEARTH_OK;
+}
+
 /* The same for both layers. */
 static hearth_status add_order(checkpoint *c, const json_t *order)
 {
@@ -699,6 +718,7 @@ static hearth_status add_folder(checkpoint *c, const json_t *config)
     if (!sets)
         sets = json_is_true(json_object_get(config, "mlp_bias")) ? "sb" : "s";
     TRY(f->ngrams && has_letter(sets, 'c') ? add_ngrams(c, config) : HEARTH_OK);
+    TRY(f->activation == FFN_XIELU ? add_xielu(c) : HEARTH_OK);
     return add_tensors(c, f, true, sets);
 }
 

@@ -111,7 +111,8 @@ static const char *const family_cases[] = {"bamboo",
                                            "lfm3",
                                            "cwm",
                                            "glm4v",
-                                           "gemma4-unified"};
+                                           "gemma4-unified",
+                                           "apertus"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

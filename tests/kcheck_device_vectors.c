@@ -462,7 +462,10 @@ static void check_tally(check *c, device *d, uint64_t *rng)
 
 /* ------------------------------------------------------------------ activate */
 
-enum { KINDS = KIND_SILU_CLAMPED + 1 };
+enum { KINDS = KIND_XIELU + 1 };
+
+/* Of xielu. */
+static const activation_curve curve = {1.25f, 0.875f, 0.5f};
 
 typedef struct activation {
     uint32_t count, kind, gating, *list, *listed;
@@ -512,7 +515,7 @@ static void activation_free(activation *w)
  * that of 2 u, six operations, which exp makes 2 u times as large. gelu: that of the approximation of 1 - erf, and of its
  * rounding, which is greatest where x is zero: 11 EPSILON of the polynomial (its intermediate sums and its coefficients
  * are about 1), 10 of its argument, whose error the slope there, 3.4, multiplies, 10 of exp and two products, 4 of what
- * leads to them, and 5 around it. */
+ * leads to them, and 5 around it. xielu: exp(x) is at most 1 where it matters, and 1 and x are taken from it. */
 static bounded activated(uint32_t kind, double x)
 {
     double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x), value = x / (1 + exp(-x));
@@ -520,6 +523,12 @@ static bounded activated(uint32_t kind, double x)
         return (bounded){value, fabs(value) * (EXP_ERROR + 4 * EPSILON)};
     if (kind == KIND_GELU)
         return (bounded){x / 2 * erfc(-x / sqrt(2)), fabs(x) / 2 * (1.5e-7 + 40 * EPSILON)};
+    if (kind == KIND_XIELU) {
+        double bend = x > 0 ? (double)curve.positive * x * x : (double)curve.negative * (expm1(x) - x);
+        value = (double)curve.linear * x + bend;
+        return (bounded){value, (fabs(value) + fabs(bend) + fabs(x)) * 4 * EPSILON +
+                                    (double)curve.negative * (EXP_ERROR + 3 * EPSILON)};
+    }
     value = x / (1 + exp(-twice));
     return (bounded){value, fabs(value) * (EXP_ERROR + (4 + 6 * fabs(twice)) * EPSILON)};
 }
@@ -547,11 +556,12 @@ static void check_activated(check *c, const kernels *k, const activation *w, siz
     float a = w->first[at] + (w->first_bias ? w->first_bias[neuron] : 0);
     float b = w->second[at] + (w->second_bias ? w->second_bias[neuron] : 0);
     if (has_zeros(w)) {
+        const activation_terms terms = {.threshold = w->activation_threshold};
         kernel_activation kind = w->kind == KIND_RELU ? ACTIVATION_RELU : ACTIVATION_RELU2;
         float want;
         if (w->gating == GATING_BOTH)
-            k->activate[kind](&b, NULL, w->activation_threshold, 1, &b);
-        k->activate[kind](&a, w->gating == GATING_PLAIN ? NULL : &b, w->activation_threshold, 1, &want);
+            k->activate[kind](&b, NULL, terms, 1, &b);
+        k->activate[kind](&a, w->gating == GATING_PLAIN ? NULL : &b, terms, 1, &want);
         expect_same(c, "values", &want, &got, sizeof(want));
         return;
     }
@@ -599,7 +609,8 @@ static void check_activate(check *c, device *d, uint64_t *rng)
                   room_of(&rooms[1]), w.gating == GATING_PLAIN ? NO_BUFFER : room_of(&rooms[2]),
                   w.first_bias ? room_of(&rooms[3]) : NO_BUFFER, w.second_bias ? room_of(&rooms[4]) : NO_BUFFER,
                   w.list ? room_of(&rooms[5]) : NO_BUFFER, w.list ? room_of(&rooms[6]) : NO_BUFFER, UINT(w.n),
-                  UINT(w.kind), UINT(w.gating), FLOAT(w.activation_threshold));
+                  UINT(w.kind), UINT(w.gating), FLOAT(w.activation_threshold), FLOAT(curve.positive),
+                  FLOAT(curve.negative), FLOAT(curve.linear));
         float *got = content_of(c, &rooms[1]);
         for (size_t i = 0; i < w.count * w.n; i++)
             if (!w.list || i % w.n < w.listed[i / w.n])

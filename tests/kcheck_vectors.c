@@ -154,6 +154,8 @@ typedef struct smooth {
     kernel_activation kind;
     double (*value)(double x);
     double slip; /* in roundings of x itself */
+    activation_terms terms;
+    double off; /* what it may cost besides, near zero too */
 } smooth;
 
 static double silu(double x)
@@ -177,6 +179,15 @@ static double gelu_tanh(double x)
     return x / (1 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
+#define POSITIVE 1.25f
+#define NEGATIVE 0.875f
+#define LINEAR   0.5f
+
+static double xielu(double x)
+{
+    return (double)LINEAR * x + (x > 0 ? (double)POSITIVE * x * x : (double)NEGATIVE * (expm1(x) - x));
+}
+
 static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *rng)
 {
     for (size_t s = 0; s < 4 * SIZES; s++) {
@@ -187,21 +198,21 @@ static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *
         float *g = gate.data;
         for (size_t i = 0; i < n && s >= 2 * SIZES; i++) /* beyond what exp can hold, and where it matters most */
             g[i] *= random_below(rng, 2) ? 120 : 10;
-        k->activate[a->kind](g, has_up ? up.data : NULL, 0, n, h.data);
+        k->activate[a->kind](g, has_up ? up.data : NULL, a->terms, n, h.data);
         for (size_t i = 0; i < n; i++) {
             double u = has_up ? ((float *)up.data)[i] : 1, want = a->value(g[i]) * u;
             double bound = fabs(want) * (EXP_ERROR + 4 * EPSILON) + fabs(g[i] * u) * a->slip * EPSILON +
-                           TINY * (1 + fabs(g[i] * u));
+                           fabs(u) * a->off + TINY * (1 + fabs(g[i] * u));
             expect_close(c, i, want, ((float *)h.data)[i], bound);
         }
         expect(c, "wrote before the output", guarded_intact(&h));
         if (has_up) {
             buffer_guarded over = copy_of(&up);
-            k->activate[a->kind](g, over.data, 0, n, over.data);
+            k->activate[a->kind](g, over.data, a->terms, n, over.data);
             expect_same(c, "over up and apart", h.data, over.data, h.size);
             guarded_free(&over);
         }
-        k->activate[a->kind](g, has_up ? up.data : NULL, 0, n, g);
+        k->activate[a->kind](g, has_up ? up.data : NULL, a->terms, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h);
     }
@@ -211,9 +222,16 @@ static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *
  * adding to 1 rounds away. GELU by a polynomial in t = 1 / (1 + p |x|) (vector_loops.h), in EPSILON of the factor: the
  * formula errs by 0.75e-7 (1.3); t by three roundings, of which q gets at most 1.72 each (5.2); coefficients and sums
  * are rounded, which are at most 0.73 (4); exp's error and its argument's, times q <= 1/2 (2.2); products (1). */
-static const smooth smooth_silu = {ACTIVATION_SILU, silu, 0}, smooth_gelu = {ACTIVATION_GELU, gelu, 14},
-                    smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8},
-                    smooth_logistic = {ACTIVATION_LOGISTIC, logistic, 0};
+static const smooth smooth_silu = {.kind = ACTIVATION_SILU, .value = silu},
+                    smooth_gelu = {.kind = ACTIVATION_GELU, .value = gelu, .slip = 14},
+                    smooth_gelu_tanh = {.kind = ACTIVATION_GELU_TANH, .value = gelu_tanh, .slip = 8},
+                    smooth_logistic = {.kind = ACTIVATION_LOGISTIC, .value = logistic};
+/* exp(x) is at most 1 where it matters; 1 is taken from it, and x, whose rounding and that of the sums count by its size. */
+static const smooth smooth_xielu = {.kind = ACTIVATION_XIELU,
+                                    .value = xielu,
+                                    .slip = 3,
+                                    .terms = {.curve = {POSITIVE, NEGATIVE, LINEAR}},
+                                    .off = NEGATIVE * (EXP_ERROR + 3 * EPSILON)};
 
 /* gpt-oss: both values are limited, then gate / (1 + exp(-1.702 gate)) * (up + 1). */
 static double clamped(double gate, double up, bool has_up, double limit, double *bound)
@@ -262,13 +280,13 @@ static void check_limiting(check *c, const kernels *k, const limiting *a, uint64
         float *g = gate.data, *u = up.data;
         for (size_t i = 0; i < n && s / SIZES % 4 >= 2; i++) /* beyond the limits, and where they matter most */
             g[i] *= 10, u[i] *= 10;
-        k->activate[a->kind](g, has_up ? u : NULL, limit, n, h.data);
+        k->activate[a->kind](g, has_up ? u : NULL, (activation_terms){.threshold = limit}, n, h.data);
         for (size_t i = 0; i < n; i++) {
             double bound, want = a->value(g[i], u[i], has_up, limit > 0 ? limit : INFINITY, &bound);
             expect_close(c, i, want, ((float *)h.data)[i], bound);
         }
         expect(c, "wrote before the output", guarded_intact(&h));
-        k->activate[a->kind](g, has_up ? u : NULL, limit, n, g);
+        k->activate[a->kind](g, has_up ? u : NULL, (activation_terms){.threshold = limit}, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h);
     }
@@ -282,6 +300,7 @@ static void check_relu(check *c, const kernels *k, kernel_activation kind, uint6
         bool has_up = s / SIZES % 2;
         bool squared = kind == ACTIVATION_RELU2;
         float threshold = s < 2 * SIZES || squared ? 0 : 0.25f;
+        activation_terms terms = {.threshold = threshold};
         snprintf(c->size, sizeof(c->size), "%zu values%s, threshold %g", n, has_up ? ", up" : "", (double)threshold);
         buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
         buffer_guarded want = guarded_new(n * sizeof(float));
@@ -294,16 +313,16 @@ static void check_relu(check *c, const kernels *k, kernel_activation kind, uint6
             float passed = squared ? g[i] * g[i] : g[i];
             ((float *)want.data)[i] = g[i] > threshold ? (has_up ? passed * u[i] : passed) : 0;
         }
-        k->activate[kind](g, has_up ? u : NULL, threshold, n, h.data);
+        k->activate[kind](g, has_up ? u : NULL, terms, n, h.data);
         expect_same(c, "values", want.data, h.data, h.size);
         expect(c, "wrote before the output", guarded_intact(&h));
         if (has_up) {
             buffer_guarded over = copy_of(&up);
-            k->activate[kind](g, over.data, threshold, n, over.data);
+            k->activate[kind](g, over.data, terms, n, over.data);
             expect_same(c, "over up and apart", h.data, over.data, h.size);
             guarded_free(&over);
         }
-        k->activate[kind](g, has_up ? u : NULL, threshold, n, g);
+        k->activate[kind](g, has_up ? u : NULL, terms, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h), guarded_free(&want);
     }
@@ -727,6 +746,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_limiting(c, k, &swiglu_clamped, &rng))
     CHECK(activate[ACTIVATION_SILU_LIMITED], "silu_limited", check_limiting(c, k, &silu_limited, &rng))
     CHECK(activate[ACTIVATION_SILU_CLAMPED], "silu_clamped", check_limiting(c, k, &silu_clamped, &rng))
+    CHECK(activate[ACTIVATION_XIELU], "xielu", check_smooth(c, k, &smooth_xielu, &rng))
     CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))

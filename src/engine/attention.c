@@ -281,7 +281,7 @@ static void scale_rows(void *context, size_t begin, size_t end, unsigned worker)
         if (a->gate_length == 1)
             forward_scale(opened(a, gates[0]), length, result);
         else if (!a->gate_softplus)
-            k->activate[ACTIVATION_LOGISTIC](gates, result, 0, length, result);
+            k->activate[ACTIVATION_LOGISTIC](gates, result, no_terms, length, result);
         for (size_t i = 0; a->gate_length > 1 && a->gate_softplus && i < length; i++)
             result[i] *= opened(a, gates[i]);
     }

@@ -130,7 +130,7 @@ static void squeeze_rows(void *context, size_t begin, size_t end, unsigned worke
     size_t n = h->connection_rank;
     float *low = job->s->scratch.stream_low + begin * n;
     forward_scale(1 / (float)h->stream_count, (end - begin) * n, low);
-    job->s->engine->runtime->kernels.activate[ACTIVATION_SILU](low, NULL, 0, (end - begin) * n, low);
+    job->s->engine->runtime->kernels.activate[ACTIVATION_SILU](low, NULL, no_terms, (end - begin) * n, low);
 }
 
 /* Items are rows. Sets x to the mean of what the gates let through. */
@@ -144,7 +144,7 @@ static void open_gates(void *context, size_t begin, size_t end, unsigned worker)
     size_t d = h->embedding_length, all = h->stream_count * d;
     for (size_t t = begin; t < end; t++) {
         float *x = b->x + t * d, *gated = b->stream_gates + t * all;
-        k->activate[ACTIVATION_LOGISTIC](gated, b->stream_norms + t * all, 0, all, gated);
+        k->activate[ACTIVATION_LOGISTIC](gated, b->stream_norms + t * all, no_terms, all, gated);
         memcpy(x, gated, d * sizeof *x);
         for (size_t at = d; at < all; at += d)
             k->add(gated + at, d, x);

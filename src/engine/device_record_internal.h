@@ -123,6 +123,10 @@ bool record_output(const recorder *r, const device_matrix *m, const device_buffe
 
 /* The kernels' numbers of activations, and of gatings. */
 extern const unsigned record_kinds[ACTIVATION_COUNT], record_gating[];
+/* The last arguments of DEVICE_activate: the activation of a network (ffn_shape *), how it is gated, and a threshold of it. */
+#define ACTIVATION_OF(f, gated_as, its_threshold)                                                      \
+    UINT(record_kinds[ffn_activations[(f)->activation].kernel]), UINT(gated_as), FLOAT(its_threshold), \
+        FLOAT((f)->curve.positive), FLOAT((f)->curve.negative), FLOAT((f)->curve.linear)
 
 /* ------------------------------------------------------------------ a layer's parts */
 

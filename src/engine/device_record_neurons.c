@@ -201,8 +201,7 @@ row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
         weigh(r, l, p, i == 0 ? v->first : v->second, rows);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
            BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
-           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(record_gating[f->gating]),
-           FLOAT(p->threshold));
+           ACTIVATION_OF(f, record_gating[f->gating], p->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, p, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)

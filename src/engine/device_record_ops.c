@@ -181,7 +181,8 @@ const unsigned record_kinds[ACTIVATION_COUNT] = {[ACTIVATION_SILU] = KIND_SILU,
                                                  [ACTIVATION_GELU_TANH] = KIND_GELU_TANH,
                                                  [ACTIVATION_SWIGLU_CLAMPED] = KIND_SWIGLU_CLAMPED,
                                                  [ACTIVATION_SILU_LIMITED] = KIND_SILU_LIMITED,
-                                                 [ACTIVATION_SILU_CLAMPED] = KIND_SILU_CLAMPED};
+                                                 [ACTIVATION_SILU_CLAMPED] = KIND_SILU_CLAMPED,
+                                                 [ACTIVATION_XIELU] = KIND_XIELU};
 
 const unsigned record_gating[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};

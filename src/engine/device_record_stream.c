@@ -34,8 +34,7 @@ static void compute_part(const recorder *r, uint32_t layer, const stream_part *p
         count_above(r, layer, p->count, first_bias, TOTAL_FIRED, f->threshold);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(p->count, ACTIVATE_NEURONS), BUFFER(v->first),
            gated ? BUFFER(v->second) : NO_BUFFER, first_bias, gated ? up_bias : NO_BUFFER, LIST(all_rows),
-           UINT(p->count), UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(record_gating[f->gating]),
-           FLOAT(f->threshold));
+           UINT(p->count), ACTIVATION_OF(f, record_gating[f->gating], f->threshold));
     if (counts && f->gating == FFN_GATED_BOTH)
         count_above(r, layer, p->count, NO_BUFFER, TOTAL_ACTIVE, 0);
     LAUNCH(r, device_kernel_of(OF_ACCUMULATE_MANY, p->down_t.format),

@@ -156,7 +156,7 @@ static void apply_own_input(const recorder *r, uint32_t layer, const device_buff
     record_product(r, gate, &in, all_rows, v->per_layer_gate, FINISH_STORE);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(gate->rows, ACTIVATE_NEURONS), BUFFER(v->per_layer_gate),
            BUFFER_FROM(v->per_layer, own), NO_BUFFER, NO_BUFFER, LIST(all_rows), UINT(gate->rows),
-           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(GATING_GATED), FLOAT(f->threshold));
+           ACTIVATION_OF(f, GATING_GATED, f->threshold));
     record_output(r, &l->per_layer_output, v->per_layer_gate, false);
 }
 

@@ -44,7 +44,7 @@ static void predict(ffn_job *job, bool hidden_known)
     float *hidden = s->scratch.hidden;
     if (!hidden_known) {
         multiply(s, job->fc1_input, job->count, &(product){fc1, hidden}, 1);
-        kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
+        kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, no_terms, job->count * fc1->rows, hidden);
     }
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
 }

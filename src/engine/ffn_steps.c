@@ -57,9 +57,14 @@ static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, f
             y[t * job->neuron_count + v->begin + i] += bias[neuron_at(v, i)];
 }
 
+static activation_terms terms_of(const ffn_job *job)
+{
+    return (activation_terms){job->activation_threshold, job->l->ffn.curve};
+}
+
 void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float *to)
 {
-    kernels_of(job)->activate[job->activation->kernel](first, NULL, job->activation_threshold, n, to);
+    kernels_of(job)->activate[job->activation->kernel](first, NULL, terms_of(job), n, to);
 }
 
 /* Computes h of n neurons of one token whose first values are already activated: values up to the threshold in size
@@ -77,11 +82,11 @@ void ffn_activate(const ffn_job *job, float *gate, float *up, size_t n, float *h
     kernel_activation kind = job->activation->kernel;
     const ffn_shape *shape = &job->l->ffn;
     if (shape->gating == FFN_GATED_BOTH)
-        kernels_of(job)->activate[kind](up, NULL, shape->threshold, n, up);
+        kernels_of(job)->activate[kind](up, NULL, ffn_terms(shape), n, up);
     if (job->prunes)
         prune(job, gate, job->second.data ? up : NULL, n, h);
     else
-        kernels_of(job)->activate[kind](gate, job->second.data ? up : NULL, job->activation_threshold, n, h);
+        kernels_of(job)->activate[kind](gate, job->second.data ? up : NULL, terms_of(job), n, h);
 }
 
 /* Multiplies activations of a part by the shares of their experts; rows ascend, and so do their experts. */

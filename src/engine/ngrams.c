@@ -145,7 +145,7 @@ static void convolve(const adding *job, const row_run *run, const float *kept, s
             for (size_t c = 0; x && c < n; c++)
                 sum[c] += job->l->ngram.convolution[(first + c) * window + tap] * x[first + c];
         }
-        k->activate[ACTIVATION_SILU](sum, NULL, 0, n, sum);
+        k->activate[ACTIVATION_SILU](sum, NULL, no_terms, n, sum);
         k->add(sum, n, job->s->scratch.streams + (run->first + t) * all + first);
     }
 }

@@ -57,7 +57,7 @@ static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         float *gate = b->per_layer_gate + i * p;
         job->s->engine->runtime->kernels.activate[kind](gate, b->per_layer + (i * h->layer_count + job->layer) * p,
-                                                        l->ffn.threshold, p, gate);
+                                                        ffn_terms(&l->ffn), p, gate);
     }
 }
 

@@ -99,7 +99,7 @@ static void convolve(const mixing *m, const row_run *run, size_t first, size_t n
         if (m->l->recurrent.rule == RECURRENCE_SHORT)
             memcpy(rows + t * channels, sum, tail_bytes);
         else
-            k->activate[ACTIVATION_SILU](sum, NULL, 0, n, rows + t * channels);
+            k->activate[ACTIVATION_SILU](sum, NULL, no_terms, n, rows + t * channels);
     }
 }
 
@@ -259,13 +259,13 @@ static void finish_rows(void *context, size_t begin, size_t end, unsigned worker
             for (size_t p = h * value; p < (h + 1) * value; p++)
                 y[p] += m->l->skip[h] * v[p];
         if (r->rule == RECURRENCE_MAMBA2)
-            k->activate[ACTIVATION_SILU](gate, y, 0, width, y);
+            k->activate[ACTIVATION_SILU](gate, y, no_terms, width, y);
         for (size_t p = 0; r->rule == RECURRENCE_MAMBA2 && p < width; p += group)
             k->rms_norm(y + p, m->l->recurrent_norm + p, epsilon, group, y + p);
         for (size_t p = 0; r->rule == RECURRENCE_DELTA && p < width; p += value)
             k->rms_norm(y + p, m->l->recurrent_norm, epsilon, value, y + p);
         if (r->rule == RECURRENCE_DELTA)
-            k->activate[r->gate_logistic ? ACTIVATION_LOGISTIC : ACTIVATION_SILU](gate, y, 0, width, y);
+            k->activate[r->gate_logistic ? ACTIVATION_LOGISTIC : ACTIVATION_SILU](gate, y, no_terms, width, y);
     }
 }
 

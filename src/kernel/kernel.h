@@ -124,9 +124,23 @@ typedef enum kernel_activation {
     ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_SILU_LIMITED,
     ACTIVATION_SILU_CLAMPED,
+    ACTIVATION_XIELU,
     ACTIVATION_LOGISTIC, /* of gates on results, not of networks */
     ACTIVATION_COUNT
 } kernel_activation;
+
+/* What a layer's xielu is made of (arXiv 2411.13010); of other activations zero. */
+typedef struct activation_curve {
+    float positive, negative, linear;
+} activation_curve;
+
+/* What an activation depends on besides its input: a threshold or a limit, and the curve. */
+typedef struct activation_terms {
+    float threshold;
+    activation_curve curve;
+} activation_terms;
+
+static const activation_terms no_terms = {0};
 
 /* Returns x, at most `limit` and at least -limit; limit 0: x as it is. NaN stays NaN. */
 static inline float kernel_limited(float x, float limit)
@@ -252,14 +266,15 @@ typedef struct kernels {
     void (*add)(const float *x, size_t n, float *y);
 
     /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate or up. act: silu is x / (1 + exp(-x));
-     * relu is x > threshold ? x : 0 (threshold 0 is ReLU, above 0 it is FATReLU; the others ignore the threshold);
+     * relu is x > threshold ? x : 0 (threshold 0 is ReLU, above 0 it is FATReLU; the others but those that have a limit ignore it);
      * relu2 is x > 0 ? x * x : 0; gelu is x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh its approximation x * (1 +
      * tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2. swiglu_clamped (gpt-oss) limits both values by the threshold, gate
      * from above and up on both sides: gate / (1 + exp(-1.702 gate)) * (up + 1); up NULL: 0. silu_limited (Step 3.5)
      * limits silu(gate) from above and up on both sides, then multiplies them; threshold 0: without a limit. silu_clamped
-     * (GLM-5.3-Flash) is the same, but limits gate from above in place of silu(gate). logistic is 1 / (1 + exp(-x)). If relu or
+     * (GLM-5.3-Flash) is the same, but limits gate from above in place of silu(gate). xielu (Apertus) is linear * x, plus
+     * positive * x^2 above zero and negative * (exp(x) - 1 - x) below. logistic is 1 / (1 + exp(-x)). If relu or
      * relu2 gives zero the result is exactly 0 for any up, even one that is not finite. */
-    void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
+    void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, activation_terms terms, size_t n, float *h);
 
     /* Rotates the first 2 * pairs values of each head of x [heads][length] in place. The angles are given by their
      * cosine and sine [pairs]. Neighbours (2i, 2i + 1) form a pair, or halves (i, i + pairs). */

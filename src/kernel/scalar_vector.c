@@ -55,75 +55,85 @@ static void add_scalar(const float *x, size_t n, float *y)
         y[i] += x[i];
 }
 
-static void silu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void silu_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i++) {
         float a = gate[i] / (1 + expf(-gate[i]));
         h[i] = up ? a * up[i] : a;
     }
 }
 
-static void logistic_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void logistic_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i++)
         h[i] = (up ? up[i] : 1) / (1 + expf(-gate[i]));
 }
 
-static void relu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void relu_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i++)
-        h[i] = gate[i] > threshold ? (up ? gate[i] * up[i] : gate[i]) : 0;
+        h[i] = gate[i] > terms.threshold ? (up ? gate[i] * up[i] : gate[i]) : 0;
 }
 
-static void relu2_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void relu2_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i++)
         h[i] = gate[i] > 0 ? (up ? gate[i] * gate[i] * up[i] : gate[i] * gate[i]) : 0;
 }
 
-static void gelu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void gelu_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i++) {
         float a = 0.5f * gate[i] * (1 + erff(gate[i] * 0.70710678f));
         h[i] = up ? a * up[i] : a;
     }
 }
 
-static void gelu_tanh_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void gelu_tanh_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i++) {
         float x = gate[i], a = 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
         h[i] = up ? a * up[i] : a;
     }
 }
 
-static void swiglu_clamped_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void swiglu_clamped_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i++) {
-        float g = fminf(gate[i], threshold), u = up ? fminf(fmaxf(up[i], -threshold), threshold) : 0;
+        float g = fminf(gate[i], terms.threshold), u = up ? fminf(fmaxf(up[i], -terms.threshold), terms.threshold) : 0;
         h[i] = g / (1 + expf(-1.702f * g)) * (u + 1);
     }
 }
 
-static void silu_limited_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void silu_limited_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i++) {
         float a = gate[i] / (1 + expf(-gate[i]));
-        a = threshold > 0 && a > threshold ? threshold : a;
-        h[i] = up ? a * kernel_limited(up[i], threshold) : a;
+        a = terms.threshold > 0 && a > terms.threshold ? terms.threshold : a;
+        h[i] = up ? a * kernel_limited(up[i], terms.threshold) : a;
     }
 }
 
-static void silu_clamped_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void xielu_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
+{
+    const activation_curve *a = &terms.curve;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i], value = x > 0 ? a->positive * x * x : a->negative * (expf(x) - 1 - x);
+        value += a->linear * x;
+        h[i] = up ? value * up[i] : value;
+    }
+}
+
+static void silu_clamped_scalar(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i++) {
-        float g = threshold > 0 && gate[i] > threshold ? threshold : gate[i], a = g / (1 + expf(-g));
-        h[i] = up ? a * kernel_limited(up[i], threshold) : a;
+        float g = terms.threshold > 0 && gate[i] > terms.threshold ? terms.threshold : gate[i], a = g / (1 + expf(-g));
+        h[i] = up ? a * kernel_limited(up[i], terms.threshold) : a;
     }
 }
 
@@ -371,6 +381,7 @@ const kernels scalar_vectors = {
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar,
                  [ACTIVATION_SILU_LIMITED] = silu_limited_scalar,
                  [ACTIVATION_SILU_CLAMPED] = silu_clamped_scalar,
+                 [ACTIVATION_XIELU] = xielu_scalar,
                  [ACTIVATION_LOGISTIC] = logistic_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar, [FORMAT_Q8_0] = attend_q8_0_scalar},

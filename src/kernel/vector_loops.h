@@ -63,9 +63,9 @@ static void OF_LEVEL(add)(const float *x, size_t n, float *y)
         store_first(y + i, n - i, vector_add(load_first(y + i, n - i), load_first(x + i, n - i)));
 }
 
-static void OF_LEVEL(silu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(silu)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i);
         vector value = vector_divide(g, vector_add(vector_of(1), exponent(vector_subtract(vector_of(0), g))));
@@ -75,9 +75,9 @@ static void OF_LEVEL(silu)(const float *gate, const float *up, float threshold, 
     }
 }
 
-static void OF_LEVEL(logistic)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(logistic)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i += LANES) {
         vector through = exponent(vector_subtract(vector_of(0), load_first(gate + i, n - i)));
         vector value = up ? load_first(up + i, n - i) : vector_of(1);
@@ -85,19 +85,19 @@ static void OF_LEVEL(logistic)(const float *gate, const float *up, float thresho
     }
 }
 
-static void OF_LEVEL(relu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(relu)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i), value = g;
         if (up)
             value = vector_multiply(g, load_first(up + i, n - i));
-        store_first(h + i, n - i, keep_above(g, vector_of(threshold), value));
+        store_first(h + i, n - i, keep_above(g, vector_of(terms.threshold), value));
     }
 }
 
-static void OF_LEVEL(relu2)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(relu2)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i), value = vector_multiply(g, g);
         if (up)
@@ -107,9 +107,9 @@ static void OF_LEVEL(relu2)(const float *gate, const float *up, float threshold,
 }
 
 /* (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). */
-static void OF_LEVEL(gelu_tanh)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(gelu_tanh)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i), square = vector_multiply(g, g);
         vector inner = vector_fma(vector_of(1), square, vector_of(0.044715f));
@@ -124,11 +124,11 @@ static void OF_LEVEL(gelu_tanh)(const float *gate, const float *up, float thresh
 /* x Phi(x), with Phi(x) = 1 - q(x) for x > 0 and q(-x) for x < 0, q(x) = erfc(x / sqrt 2) / 2. erfc(z) is
  * exp(-z^2) times a polynomial in 1 / (1 + 0.3275911 z), with an error of at most 1.5e-7 (Abramowitz and Stegun,
  * Handbook of Mathematical Functions, 7.1.26). tests/kcheck_vectors.c derives what rounding adds. */
-static void OF_LEVEL(gelu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(gelu)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
     static const float coefficients[] = {1.061405429f / 2, -1.453152027f / 2, 1.421413741f / 2, -0.284496736f / 2,
                                          0.254829592f / 2};
-    (void)threshold;
+    (void)terms;
     for (size_t i = 0; i < n; i += LANES) {
         vector g = load_first(gate + i, n - i), size = vector_max(vector_subtract(vector_of(0), g), g);
         vector t = vector_divide(vector_of(1), vector_fma(vector_of(1), size, vector_of(0.3275911f * 0.70710678f)));
@@ -151,9 +151,9 @@ static inline vector limited(vector least, vector x)
     return vector_subtract(zero, vector_max(least, vector_subtract(zero, x)));
 }
 
-static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    vector least = vector_of(-threshold), zero = vector_of(0);
+    vector least = vector_of(-terms.threshold), zero = vector_of(0);
     for (size_t i = 0; i < n; i += LANES) {
         vector minus =
             vector_max(least, vector_subtract(zero, load_first(gate + i, n - i))); /* -min(gate, threshold) */
@@ -183,14 +183,31 @@ ALWAYS_INLINE void limited_silu(const float *gate, const float *up, float thresh
     }
 }
 
-static void OF_LEVEL(silu_limited)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(silu_limited)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    limited_silu(gate, up, threshold, n, h, false);
+    limited_silu(gate, up, terms.threshold, n, h, false);
 }
 
-static void OF_LEVEL(silu_clamped)(const float *gate, const float *up, float threshold, size_t n, float *h)
+static void OF_LEVEL(silu_clamped)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
 {
-    limited_silu(gate, up, threshold, n, h, true);
+    limited_silu(gate, up, terms.threshold, n, h, true);
+}
+
+/* Of x the part above zero has a square, the part below an exponential; each part is 0 where the other one is not. NaN is in both. */
+static void OF_LEVEL(xielu)(const float *gate, const float *up, activation_terms terms, size_t n, float *h)
+{
+    vector positive = vector_of(terms.curve.positive), negative = vector_of(terms.curve.negative);
+    vector linear = vector_of(terms.curve.linear), zero = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector x = load_first(gate + i, n - i), above = vector_max(zero, x);
+        vector below = vector_subtract(zero, vector_max(zero, vector_subtract(zero, x)));
+        vector bend = vector_subtract(vector_subtract(exponent(below), vector_of(1)), below);
+        vector value = vector_fma(vector_multiply(negative, bend), vector_multiply(positive, above), above);
+        value = vector_fma(value, linear, x);
+        if (up)
+            value = vector_multiply(value, load_first(up + i, n - i));
+        store_first(h + i, n - i, value);
+    }
 }
 
 static void OF_LEVEL(rope_halves)(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
@@ -250,6 +267,7 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
                      [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level,               \
                      [ACTIVATION_SILU_LIMITED] = silu_limited_##level,                   \
                      [ACTIVATION_SILU_CLAMPED] = silu_clamped_##level,                   \
+                     [ACTIVATION_XIELU] = xielu_##level,                                 \
                      [ACTIVATION_LOGISTIC] = logistic_##level},                          \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
         .recur = recur_##level,                                                          \

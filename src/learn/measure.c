@@ -335,7 +335,7 @@ static void score_lowrank(void *context, const uint32_t *rows, size_t count, uns
     const scoring_place *place = &s->with.places[worker];
     states_read(s->rows, rows, count, s->normed, place->inputs, NULL);
     scoring_multiply(&s->with, place, fc1, place->inputs, count, place->inner);
-    s->with.kernels->activate[ACTIVATION_RELU](place->inner, NULL, 0, count * fc1->rows, place->inner);
+    s->with.kernels->activate[ACTIVATION_RELU](place->inner, NULL, no_terms, count * fc1->rows, place->inner);
     scoring_multiply(&s->with, place, fc2, place->inner, count, scores);
 }
 

@@ -198,9 +198,9 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
     kernel_activation kind = ffn_activations[shape->activation].kernel;
     for (size_t t = begin; t < end; t++) {
         float *first = s->first + t * s->f, *h = s->h + t * s->f;
-        s->runtime->kernels.activate[kind](first, NULL, shape->threshold, s->f, first);
+        s->runtime->kernels.activate[kind](first, NULL, ffn_terms(shape), s->f, first);
         if (shape->gating == FFN_GATED_BOTH)
-            s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
+            s->runtime->kernels.activate[kind](h, NULL, ffn_terms(shape), s->f, h);
         for (size_t i = 0; (kind == ACTIVATION_SILU_LIMITED || kind == ACTIVATION_SILU_CLAMPED) && i < s->f; i++)
             h[i] = kernel_limited(h[i], shape->threshold);
         for (size_t i = 0; i < s->f; i++)

@@ -22,6 +22,7 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true,  true},
     [FFN_SILU_LIMITED]   = {"silu_limited",      {NULL},                     ACTIVATION_SILU_LIMITED,   false, true,  true},
     [FFN_SILU_CLAMPED]   = {"silu_clamped",      {NULL},                     ACTIVATION_SILU_CLAMPED,   false, true,  true},
+    [FFN_XIELU]          = {"xielu",             {NULL},                     ACTIVATION_XIELU,          false, false, false},
 };
 
 /* ------------------------------------------------------------------ families */
@@ -283,6 +284,9 @@ const family families[] = {
     {.name = "arcee", .model_type = "arcee", .architecture = "ArceeForCausalLM",
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, arcee_layer)},
+    {.name = "apertus", .model_type = "apertus", .architecture = "ApertusForCausalLM",
+     .pairing = ROPE_HALVES, .rope_base = 12e6f, .default_epsilon = 1e-5f,
+     .gating = FFN_PLAIN, .activation = FFN_XIELU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, apertus_layer)},
     {.name = "bitnet-b1.58", .model_type = "bitnet", .architecture = "BitNetForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 500000, .ternary = true,
      .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, bitnet_layer)},

@@ -23,7 +23,7 @@ typedef struct ffn_activation_row {
 
 typedef enum ffn_activation {
     FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_DRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH, FFN_SWIGLU_CLAMPED, FFN_SILU_LIMITED,
-    FFN_SILU_CLAMPED,
+    FFN_SILU_CLAMPED, FFN_XIELU,
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 

@@ -407,6 +407,11 @@ static const tensor_rule deci_layer[] = {
 static const tensor_rule arcee_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
+static const tensor_rule apertus_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "attention_layernorm",   attention_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "feedforward_layernorm", ffn_norm,       D, 0),
+    ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
 static const tensor_rule bitnet_layer[] = {
     PRE_NORMS(0), ATTENTION_SAME, GATED_FFN,
     NORM_ALONE(LAYER, BLK "attn_sub_norm", LAYERS "self_attn.attn_sub_norm", attention_inner_norm, Q, 0),

@@ -129,6 +129,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->index_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
+    if (l->ffn.activation == FFN_XIELU)
+        add_floats(h, &l->ffn.curve.positive, 3);
     if (l->ffn.router.expert_count > 0 && l->ffn.router.shared_scale != 1)
         add_floats(h, &l->ffn.router.shared_scale, 1);
     if (l->ffn.shared_threshold != l->ffn.threshold)
@@ -182,6 +184,11 @@ static bool same_recurrence(const recurrent_shape *a, const recurrent_shape *b)
            a->decay_floor == b->decay_floor;
 }
 
+static bool same_curve(const activation_curve *a, const activation_curve *b)
+{
+    return a->positive == b->positive && a->negative == b->negative && a->linear == b->linear;
+}
+
 /* Returns whether two layers have one shape, as far as add_shape() knows it. */
 static bool same_shape(const model_layer *a, const model_layer *b)
 {
@@ -191,7 +198,7 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            x->norm_plain == y->norm_plain && x->gate_length == y->gate_length && x->grows == y->grows &&
            a->ffn.router.used == b->ffn.router.used && a->ffn.neuron_count == b->ffn.neuron_count &&
            a->ffn.activation == b->ffn.activation && a->ffn.threshold == b->ffn.threshold &&
-           a->ffn.shared_threshold == b->ffn.shared_threshold &&
+           same_curve(&a->ffn.curve, &b->ffn.curve) && a->ffn.shared_threshold == b->ffn.shared_threshold &&
            a->ffn.router.expert_count == b->ffn.router.expert_count && a->ffn.expert_neurons == b->ffn.expert_neurons &&
            a->ffn.latent == b->ffn.latent && a->mixer == b->mixer && same_recurrence(&a->recurrent, &b->recurrent) &&
            x->keys_back == y->keys_back && x->value_length == y->value_length && x->chosen_back == y->chosen_back &&

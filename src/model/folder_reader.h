@@ -3,7 +3,7 @@
  * huggingface_delta.c (lists of mixers), huggingface_parts.c (layers that lack parts), huggingface_layers.c (what
  * else differs between layers), huggingface_step.c, huggingface_mimo.c and huggingface_minimax.c (what Step 3.5,
  * MiMo V2 and MiniMax M3 say in their own way), huggingface_latent.c (latent attention), huggingface_summaries.c
- * (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_ngrams.c (Qwen3.8-Flash-Next), huggingface_tensor.c
+ * (DeepSeek V4), huggingface_rwkv.c (RWKV-7), huggingface_xielu.c (Apertus), huggingface_ngrams.c (Qwen3.8-Flash-Next), huggingface_tensor.c
  * (tensors), huggingface_scaled.c and huggingface_float4.c (those with scales beside them), huggingface_packed.c (those of numbers in words),
  * huggingface_ternary.c (those of three values). */
 #ifndef MODEL_FOLDER_READER_H
@@ -154,6 +154,11 @@ hearth_status folder_read_rwkv(folder_reader *r);
 bool folder_leaves_to_rwkv(const folder_reader *r, const char *name);
 /* Adds the mixtures, and what GGUF has besides, when all other tensors have been added. */
 hearth_status folder_add_rwkv(folder_reader *r);
+
+/* In huggingface_xielu.c. Returns whether a tensor is a number of Apertus' activation. */
+bool folder_leaves_to_xielu(const folder_reader *r, const char *name);
+/* Sets the keys that hold these. */
+hearth_status folder_add_xielu(folder_reader *r);
 
 /* In huggingface_ngrams.c. Reads how Qwen3.8-Flash-Next chooses positions, and its n-grams. */
 hearth_status folder_read_ngrams(folder_reader *r);

@@ -348,8 +348,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     const tensor_rule *rule = find_rule(r, plain, &layer, &expert);
     if ((rule && (rule->flags & TENSOR_IGNORED)) || folder_is_ternary_scale(r, stored->name) ||
         folder_is_scale(r, stored->name) || folder_leaves_to_rwkv(r, stored->name) ||
-        folder_leaves_to_ngrams(r, stored->name) || is_beside(r, stored->name, rule, layer) ||
-        folder_is_void_bias(r, stored, rule))
+        folder_leaves_to_ngrams(r, stored->name) || folder_leaves_to_xielu(r, stored->name) ||
+        is_beside(r, stored->name, rule, layer) || folder_is_void_bias(r, stored, rule))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
@@ -436,6 +436,7 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
         TRY(add_tensor(r, &r->folder->tensors[i], tied));
     TRY(experts_check(r->out, r->error));
     TRY(folder_add_rwkv(r));
+    TRY(folder_add_xielu(r));
     TRY(r->hyper.ngrams.longest > 0 ? folder_add_ngrams(r) : HEARTH_OK);
     spread(r);
     if (!tied)

@@ -2,6 +2,7 @@
 #include "hyper_reader.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Most values that an expert reads where this is not the width of the embedding. */
 #define LATENT_LIMIT (1u << 20)
@@ -217,6 +218,50 @@ static hearth_status read_cuts(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads a number of xielu, of a layer. */
+static hearth_status read_term(const hyper_reader *r, const char *name, uint32_t layer, float *out)
+{
+    char key[KEY_SIZE];
+    snprintf(key, sizeof key, XIELU_KEY, name);
+    const key_value *e = checkpoint_find(r->source, key);
+    if (!e || e->type != VALUE_ARRAY)
+        TRY(checkpoint_get_f32(r->source, key, out, NULL, r->error));
+    else if (e->item_type != VALUE_F32 || e->count != r->hyper->layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is not an array of one number per layer", r->source->path,
+                    key);
+    else
+        *out = ((const float *)e->as.items)[layer];
+    return isfinite(*out) ? HEARTH_OK
+                          : fail(r->error, HEARTH_FORMAT, "%s: key %s: is not finite", r->source->path, key);
+}
+
+static double softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+/* Reads what xielu is made of, in layers that have it. In the published program exp(x) - 1 is nowhere above exp(eps) - 1, which changes
+ * values between eps and zero by as much as eps: another eps than the usual -1e-6 is refused. */
+static hearth_status read_curves(const hyper_reader *r)
+{
+    static const char *const names[XIELU_TERMS] = XIELU_NAMES;
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        ffn_shape *f = &r->model->layers[i].ffn;
+        float terms[XIELU_TERMS] = {0};
+        for (size_t k = 0; f->activation == FFN_XIELU && k < XIELU_TERMS; k++)
+            TRY(read_term(r, names[k], i, &terms[k]));
+        if (f->activation != FFN_XIELU)
+            continue;
+        if (terms[XIELU_EDGE] > 0 || terms[XIELU_EDGE] < -2e-6f)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: key xielu.eps: %g is not supported", r->source->path,
+                        (double)terms[XIELU_EDGE]);
+        f->curve = (activation_curve){(float)softplus((double)terms[XIELU_POSITIVE]),
+                                      terms[XIELU_LINEAR] + (float)softplus((double)terms[XIELU_NEGATIVE]),
+                                      terms[XIELU_LINEAR]};
+    }
+    return HEARTH_OK;
+}
+
 /* Reads a limit of a layer's activations. */
 static hearth_status read_limit(const hyper_reader *r, const char *name, uint32_t layer, float *out)
 {
@@ -261,5 +306,6 @@ hearth_status hyper_read_networks(const hyper_reader *r)
     TRY(read_experts(r));
     TRY(check_networks(r));
     TRY(read_cuts(r));
+    TRY(read_curves(r));
     return read_limits(r);
 }

@@ -229,11 +229,18 @@ typedef struct ffn_shape {
     ffn_gating gating;
     ffn_activation activation;
     float threshold;                    /* FATReLU; 0 for ReLU; the limit of activations that have one, 0: none */
+    activation_curve curve;             /* of FFN_XIELU, else zero */
     float shared_threshold;             /* that of the shared expert: the same, unless it is another limit */
     bool cuts;                          /* before the activation every first value loses m + cut * s, of the mean m and the
                                            deviation s of those of all neurons; what is below that becomes zero */
     float cut;
 } ffn_shape;
+
+/* Returns what the activation of a layer depends on; that of a shared expert may have another threshold. */
+static inline activation_terms ffn_terms(const ffn_shape *f)
+{
+    return (activation_terms){f->threshold, f->curve};
+}
 
 /* Returns how many matrices lie one after another in each of the layer's: one per expert; 1 without experts. */
 static inline uint32_t ffn_experts(const ffn_shape *f)

@@ -510,6 +510,9 @@ CASES["cwm"] = case("CwmForCausalLM", "cwm", num_hidden_layers=5, head_dim=20, s
                     layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"],
                     rope_parameters={"rope_type": "llama3", "rope_theta": 1000000.0, "factor": 16.0, "low_freq_factor": 1.0,
                                      "high_freq_factor": 4.0, "original_max_position_embeddings": 32})
+CASES["apertus"] = case("ApertusForCausalLM", "apertus", hidden_act="xielu", rms_norm_eps=1e-5, attention_bias=False,
+                        rope_parameters={"rope_type": "llama3", "rope_theta": 12000000.0, "factor": 16.0, "low_freq_factor": 1.0,
+                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 32})
 GLM_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64, image_size=16, patch_size=4, spatial_merge_size=2,
                   temporal_patch_size=1)
 # with pictures llama.cpp's converter turns neighbouring pairs into halves

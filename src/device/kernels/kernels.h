@@ -73,7 +73,8 @@
  * swiglu_clamped has a limit, `activation_threshold` too: with first at most the limit and second within it on both
  * sides, it is first * sigmoid(1.702 first) * (second + 1), always GATING_GATED. silu_limited has one as well, or none, 0:
  * silu(first) at most the limit, times second within it on both sides, GATING_GATED too; silu_clamped is the same with
- * first at most the limit in place of silu(first). The others ignore it. */
+ * first at most the limit in place of silu(first). The others ignore it. xielu is linear * x, plus positive * x^2 above zero and
+ * negative * (exp(x) - 1 - x) below; the others ignore these three. */
 #define KIND_SILU      0
 #define KIND_RELU      1
 #define KIND_RELU2     2
@@ -82,6 +83,7 @@
 #define KIND_SWIGLU_CLAMPED 5
 #define KIND_SILU_LIMITED   6
 #define KIND_SILU_CLAMPED   7
+#define KIND_XIELU          8
 /* `gating` of activate. */
 #define GATING_PLAIN 0 /* h = act(first)                 */
 #define GATING_GATED 1 /* h = act(first) * second        */
@@ -521,7 +523,8 @@
  * items: R * ceil(n / ACTIVATE_NEURONS) */
 #define P_ACTIVATE(B, V, F)                                                                                 \
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
-        B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
+        B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)       \
+            F(positive) F(negative) F(linear)
 
 /* Counts how often each neuron was listed: adds to fired[i], i < neurons, the number of tokens whose list has i. list [R][n],
  * each token's ascending; fired [neurons].   items: ceil(neurons / TALLIED_NEURONS) */

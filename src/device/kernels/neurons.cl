@@ -115,8 +115,13 @@ KERNEL(cut, P_CUT)
     }
 }
 
+/* What an activation depends on besides its input (KIND_). */
+typedef struct bend {
+    float threshold, positive, negative, linear;
+} bend;
+
 /* Returns the activation of one neuron. */
-INLINE float activated(float value, uint kind, float activation_threshold)
+INLINE float activated(float value, uint kind, bend of)
 {
     if (kind == KIND_SILU)
         return DIVIDE(value, 1.0f + EXP(-value));
@@ -128,7 +133,10 @@ INLINE float activated(float value, uint kind, float activation_threshold)
     }
     if (kind == KIND_GELU_TANH) /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) */
         return DIVIDE(value, 1.0f + EXP(-1.5957691f * FMA(0.044715f * value * value, value, value)));
-    return value > activation_threshold ? value : 0.0f;
+    if (kind == KIND_XIELU)
+        return FMA(of.linear, value,
+                   value > 0.0f ? of.positive * value * value : of.negative * (EXP(value) - 1.0f - value));
+    return value > of.threshold ? value : 0.0f;
 }
 
 /* Returns clamped SwiGLU of one neuron. NaN stays NaN. */
@@ -156,7 +164,7 @@ INLINE float silu_limited(float gate, float up, float limit, bool first)
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
                             GLOBAL const float *first_bias, GLOBAL const float *second_bias, GLOBAL const uint *list,
-                            uint begin, uint end, uint kind, uint gating, float activation_threshold)
+                            uint begin, uint end, uint kind, uint gating, bend of)
 {
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
@@ -164,16 +172,16 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
         if (kind == KIND_SWIGLU_CLAMPED || kind == KIND_SILU_LIMITED || kind == KIND_SILU_CLAMPED) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             first[i] = kind == KIND_SWIGLU_CLAMPED
-                           ? swiglu_clamped(value, other, activation_threshold)
-                           : silu_limited(value, other, activation_threshold, kind == KIND_SILU_CLAMPED);
+                           ? swiglu_clamped(value, other, of.threshold)
+                           : silu_limited(value, other, of.threshold, kind == KIND_SILU_CLAMPED);
             continue;
         }
-        float result = activated(value, kind, activation_threshold);
+        float result = activated(value, kind, of);
         if (gating != GATING_PLAIN) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             if (gating == GATING_BOTH)
-                other = activated(other, kind, activation_threshold);
-            bool is_zero = (kind == KIND_RELU && !(value > activation_threshold)) ||
+                other = activated(other, kind, of);
+            bool is_zero = (kind == KIND_RELU && !(value > of.threshold)) ||
                            (kind == KIND_RELU2 && !(value > 0.0f));
             result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
@@ -184,23 +192,25 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
 /* The same with a constant for the kinds that most models have, so that compilers vectorise their loops. */
 INLINE void activate_kind(bool biased, GLOBAL float *first, GLOBAL const float *second, GLOBAL const float *first_bias,
                           GLOBAL const float *second_bias, GLOBAL const uint *list, uint begin, uint end, uint kind,
-                          uint gating, float activation_threshold)
+                          uint gating, bend of)
 {
     if (kind == KIND_SILU)
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_SILU, gating,
-                        activation_threshold);
+                        of);
     else if (kind == KIND_RELU)
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_RELU, gating,
-                        activation_threshold);
+                        of);
     else
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, kind, gating,
-                        activation_threshold);
+                        of);
 }
 
 /* An item is ACTIVATE_NEURONS neighbouring places of one token. */
 KERNEL(activate, P_ACTIVATE)
 {
     uint parts = (n + ACTIVATE_NEURONS - 1) / ACTIVATE_NEURONS;
+    bend of;
+    of.threshold = activation_threshold, of.positive = positive, of.negative = negative, of.linear = linear;
     for (uint item = GROUP; item < step->count * parts; item += GROUPS) {
         uint t = item / parts, begin = item % parts * ACTIVATE_NEURONS;
         uint end = least(begin + ACTIVATE_NEURONS, list ? listed[t] : n);
@@ -208,10 +218,10 @@ KERNEL(activate, P_ACTIVATE)
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
             activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
-                          kind, gating, activation_threshold);
+                          kind, gating, of);
         else
             activate_kind(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating,
-                          activation_threshold);
+                          of);
     }
 }
 
