@@ -842,9 +842,46 @@ static void floats_of_8_bits(void **state)
     expect_same("llama-fp8", config, scale_rows);
 }
 
+/* Names the text's tensors as in a model of text, pictures and sound, beside one of pictures. */
+static bool within_larger(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    char name[128];
+    stored_tensor other = *t;
+    (void)from;
+    if (strncmp(t->name, "model.", 6) != 0)
+        return false;
+    snprintf(name, sizeof name, "model.language_model.%s", t->name + 6);
+    other.name = name;
+    assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    other.name = "model.vision_tokenizer.quant_conv.weight";
+    return strcmp(t->name, "model.norm.weight") != 0 || checkpoint_add_tensor(to, &other, NULL) == HEARTH_OK;
+}
+
+static bool lose_number(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    (void)to, (void)from;
+    return strcmp(t->name, "model.layers.1.mlp.act_fn.alpha_n") == 0;
+}
+
+/* Apertus 1.5, as it is published. */
+static void numbers_of_activations(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *text = config_of("apertus-1-5");
+    assert_int_equal(open_as(&m, "apertus-1-5", text, lose_number, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "model.layers.1.mlp.act_fn.alpha_n: is missing"));
+    expect_same("apertus-1-5",
+                json_pack("{s:s, s:[s], s:o}", "model_type", "apertus1p5", "architectures",
+                          "Apertus1p5ForConditionalGeneration", "text_config", text),
+                within_larger);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flat_config),
+                                       cmocka_unit_test(numbers_of_activations),
                                        cmocka_unit_test(guesses_beside),
                                        cmocka_unit_test(factors_of_nothing),
                                        cmocka_unit_test(scores_by_another_name),

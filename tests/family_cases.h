@@ -112,7 +112,8 @@ static const char *const family_cases[] = {"bamboo",
                                            "cwm",
                                            "glm4v",
                                            "gemma4-unified",
-                                           "apertus"};
+                                           "apertus",
+                                           "apertus-1-5"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -110,6 +110,10 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     .expert_width = "moe_intermediate_size", .required = {NEMOTRON_H_SETTINGS},                              \
     TENSORS(nemotron_h_tensors, nemotron_h_layer)
 
+#define APERTUS                                                                                              \
+    .pairing = ROPE_HALVES, .rope_base = 12e6f, .default_epsilon = 1e-5f, .gating = FFN_PLAIN, .activation = FFN_XIELU, \
+    .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, apertus_layer)
+
 const family families[] = {
     {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM",
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
@@ -284,9 +288,9 @@ const family families[] = {
     {.name = "arcee", .model_type = "arcee", .architecture = "ArceeForCausalLM",
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, arcee_layer)},
-    {.name = "apertus", .model_type = "apertus", .architecture = "ApertusForCausalLM",
-     .pairing = ROPE_HALVES, .rope_base = 12e6f, .default_epsilon = 1e-5f,
-     .gating = FFN_PLAIN, .activation = FFN_XIELU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, apertus_layer)},
+    {.name = "apertus", .model_type = "apertus", .architecture = "ApertusForCausalLM", APERTUS},
+    /* 1.5: with embeddings of pictures and sound behind those of text */
+    {.name = "apertus", .model_type = "apertus1p5_text", .architecture = "Apertus1p5TextForCausalLM", APERTUS},
     {.name = "bitnet-b1.58", .model_type = "bitnet", .architecture = "BitNetForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 500000, .ternary = true,
      .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, bitnet_layer)},

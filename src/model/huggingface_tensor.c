@@ -139,6 +139,16 @@ static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, bool t
     return HEARTH_OK;
 }
 
+/* Leaves out the last rows of an embedding that has more than the model can say: of pictures and sound. */
+static void keep_text(const folder_reader *r, stored_tensor *t)
+{
+    uint64_t said = r->hyper.vocabulary_size, rows = t->shape[1];
+    if (!json_is_integer(json_object_get(r->config, "output_vocab_size")) || t->rank != 2 || rows <= said || t->scaled)
+        return; /* where it does not fit binding refuses it */
+    t->size_bytes = t->size_bytes / (size_t)rows * (size_t)said;
+    t->shape[1] = said;
+}
+
 /* Leaves out the first rows of a table of positions. */
 static hearth_status drop_rows(folder_reader *r, stored_tensor *t, uint32_t count)
 {
@@ -206,6 +216,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
         t->fused_groups = a->kv_head_count;
         t->fused_queries = a->head_count / a->kv_head_count;
     }
+    if (rule->flags & TENSOR_EMBEDDING)
+        keep_text(r, t);
     if (rule->columns == DIMENSION_EMBEDDING && rule->rows == DIMENSION_POSITIONS)
         TRY(drop_rows(r, t, r->family->dropped_positions));
     if (rule->flags & TENSOR_LESS_ONE)
@@ -304,10 +316,10 @@ static uint32_t layer_of_name(const char *name)
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
-    static const char *const others[] = {"vision_model.",        "vision_tower.",    "multi_modal_projector.",
-                                         "audio_tower.",         "visual.",          "embed_vision.",
-                                         "embed_audio.",         "vision_adapter.",  "vision_projection.",
-                                         "vit_large_projector.", "vision_embedder.", "patch_merge_mlp."};
+    static const char *const others[] = {
+        "vision_model.",    "vision_tower.",    "multi_modal_projector.", "audio_tower.",       "visual.",
+        "embed_vision.",    "embed_audio.",     "vision_adapter.",        "vision_projection.", "vit_large_projector.",
+        "vision_embedder.", "patch_merge_mlp.", "vision_tokenizer.",      "audio_tokenizer."};
     uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;

@@ -210,7 +210,7 @@ def eight_bits(base, block=None):
 
 
 # llama.cpp takes the sizes of chunks for granted
-NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm", "llama-awq"]
+NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm", "llama-awq", "apertus-1-5"]
 
 CASES = {
     "llama4": llama4(),
@@ -513,6 +513,9 @@ CASES["cwm"] = case("CwmForCausalLM", "cwm", num_hidden_layers=5, head_dim=20, s
 CASES["apertus"] = case("ApertusForCausalLM", "apertus", hidden_act="xielu", rms_norm_eps=1e-5, attention_bias=False,
                         rope_parameters={"rope_type": "llama3", "rope_theta": 12000000.0, "factor": 16.0, "low_freq_factor": 1.0,
                                          "high_freq_factor": 4.0, "original_max_position_embeddings": 32})
+# embeddings of pictures and sound lie behind those of text, and the head has no rows for them
+CASES["apertus-1-5"] = {**CASES["apertus"], "architectures": ["Apertus1p5TextForCausalLM"], "model_type": "apertus1p5_text",
+                        "vocab_size": 300, "output_vocab_size": VOCABULARY}
 GLM_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64, image_size=16, patch_size=4, spatial_merge_size=2,
                   temporal_patch_size=1)
 # with pictures llama.cpp's converter turns neighbouring pairs into halves
