@@ -842,6 +842,24 @@ static void floats_of_8_bits(void **state)
     expect_same("llama-fp8", config, scale_rows);
 }
 
+/* compressed-tensors says the sizes of blocks elsewhere. */
+static void blocks_of_groups(void **state)
+{
+    (void)state;
+    hearth_model *m;
+    hearth_error error;
+    json_t *config = config_of("deepseek3-fp8"), *weights = json_pack("{s:[i, i]}", "block_structure", 8, 32);
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:s, s:{s:{s:O}}}", "quant_method", "compressed-tensors", "format",
+                                  "float-quantized", "config_groups", "group_0", "weights", weights));
+    expect_same("deepseek3-fp8", json_incref(config), NULL);
+    json_object_clear(weights);
+    assert_int_equal(open_as(&m, "deepseek3-fp8", config, NULL, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "has scales that do not fit its shape"));
+    json_decref(weights);
+    json_decref(config);
+}
+
 /* Names the text's tensors as in a model of text, pictures and sound, beside one of pictures. */
 static bool within_larger(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -912,6 +930,7 @@ int main(void)
                                        cmocka_unit_test(exaone_as_saved),
                                        cmocka_unit_test(blocks_of_4_bits),
                                        cmocka_unit_test(powers_of_two),
-                                       cmocka_unit_test(floats_of_8_bits)};
+                                       cmocka_unit_test(floats_of_8_bits),
+                                       cmocka_unit_test(blocks_of_groups)};
     return run_group(tests, NULL, NULL);
 }

@@ -130,6 +130,19 @@ hearth_status checkpoint_set_u32(checkpoint *c, const char *key, uint32_t value,
     return set_entry(c, (key_value){.key = key, .type = VALUE_U32, .as.u = value}, error);
 }
 
+hearth_status checkpoint_set_file_type(checkpoint *c, hearth_error *error)
+{
+    uint64_t bytes[FORMAT_STORED_COUNT] = {0};
+    size_t most = 0;
+    for (size_t i = 0; i < c->tensor_count; i++)
+        if (c->tensors[i].rank > 1 && !c->tensors[i].foreign)
+            bytes[c->tensors[i].format] += c->tensors[i].size_bytes;
+    for (size_t f = 0; f < FORMAT_COUNT; f++)
+        if (bytes[f] > bytes[most])
+            most = f;
+    return checkpoint_set_u32(c, "general.file_type", number_formats[most].file_type, error);
+}
+
 hearth_status checkpoint_set_f32(checkpoint *c, const char *key, float value, hearth_error *error)
 {
     return set_entry(c, (key_value){.key = key, .type = VALUE_F32, .as.f = (double)value}, error);

@@ -126,6 +126,8 @@ hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span 
 /* Adds an entry as it is: the key is copied, but what its value points to must live as long as the checkpoint.
  * HEARTH_FORMAT: the key exists already. */
 hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth_error *error);
+/* Sets general.file_type to the format that most bytes of the matrices have. HEARTH_NO_MEMORY as above. */
+hearth_status checkpoint_set_file_type(checkpoint *c, hearth_error *error);
 /* Removes a key, if there is one. HEARTH_NO_MEMORY: no key can be found any more; c can only be closed. */
 hearth_status checkpoint_remove_key(checkpoint *c, const char *key, hearth_error *error);
 /* Adds a tensor. The name, and that of a foreign type, are copied; data must live as long as the checkpoint (in its maps or its memory). Pointers

@@ -24,7 +24,8 @@ size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns)
     }
 }
 
-uint64_t scaled_row_scales(const scaled_rows *s, uint64_t columns)
+/* Returns the scales of a row of so many columns, of F8 or MXFP4. */
+static uint64_t row_scales(const scaled_rows *s, uint64_t columns)
 {
     uint64_t block = s->kind == SCALED_F8 ? s->block_columns : MXFP4_VALUES;
     return columns / block + (columns % block != 0);
@@ -105,8 +106,7 @@ void scaled_read(const scaled_rows *s, const void *values, uint64_t number, uint
     uint64_t stored = s->first + row * s->step, group = s->kind == SCALED_F8 ? stored / s->block_rows : stored;
     size_t scale_bytes = s->kind == SCALED_F8 ? number_formats[s->scale_format].block_bytes : 1;
     const uint8_t *from = (const uint8_t *)values + (size_t)stored * scaled_row_bytes(s, columns);
-    const char *scales =
-        (const char *)s->scales[number] + (size_t)(group * scaled_row_scales(s, columns)) * scale_bytes;
+    const char *scales = (const char *)s->scales[number] + (size_t)(group * row_scales(s, columns)) * scale_bytes;
     if (s->kind == SCALED_F8)
         read_f8(s, from, scales, columns, out);
     else

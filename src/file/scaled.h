@@ -36,8 +36,6 @@ typedef struct scaled_rows {
 
 /* Returns the stored bytes of a row of so many columns. */
 size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns);
-/* Returns the scales of a row of so many columns. */
-uint64_t scaled_row_scales(const scaled_rows *s, uint64_t columns);
 /* Makes row `row` of matrix `number`, whose stored rows begin at `values`: to `out`, in the tensor's number format. */
 void scaled_read(const scaled_rows *s, const void *values, uint64_t number, uint64_t row, uint64_t columns, void *out);
 

@@ -123,7 +123,7 @@ static void xielu_scalar(const float *gate, const float *up, activation_terms te
 {
     const activation_curve *a = &terms.curve;
     for (size_t i = 0; i < n; i++) {
-        float x = gate[i], value = x > 0 ? a->positive * x * x : a->negative * (expf(x) - 1 - x);
+        float x = gate[i], value = x > 0 ? a->positive * x * x : a->negative * (expm1f(x) - x);
         value += a->linear * x;
         h[i] = up ? value * up[i] : value;
     }

@@ -124,6 +124,8 @@ static hearth_status bind_vector(binder *b, const float **out, const tensor_rule
 {
     if (*out)
         return fail_tensor(b, rule, layer, "is there under another name too");
+    if (t->scaled)
+        return fail_tensor(b, rule, layer, "is to be made of other values, which is not supported of vectors");
     if (t->format == FORMAT_F32 && (uintptr_t)t->data % _Alignof(float) == 0) {
         *out = t->data;
         return HEARTH_OK;
@@ -626,7 +628,7 @@ hearth_status bind_tensors(binder *b)
     const family *f = m->family;
     TRY(refuse_foreign(b));
     if (!b->folder)
-        TRY(factors_apply(m->source, f, b->error));
+        TRY(factors_apply(m->source, f, m->hyper.layer_count, b->error));
     if (!b->folder)
         TRY(experts_stack(m->source, f, model_largest(m).experts, b->error));
     m->powerinfer = b->source->powerinfer;

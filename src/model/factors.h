@@ -8,9 +8,10 @@
 #include "../file/checkpoint.h"
 #include "family.h"
 
-/* Applies factors to the tensors of c, and takes theirs out, but for those that are a part of the family; without any c is unchanged.
- * Pointers to tensors that were found before become invalid. HEARTH_FORMAT: a factor is not of float32, or not as many as there are
- * matrices, or belongs to no matrix; c is unchanged then. HEARTH_NO_MEMORY: c can only be closed. */
-hearth_status factors_apply(checkpoint *c, const family *f, hearth_error *error);
+/* Applies factors to the tensors of c, and takes theirs out, but for those that are a part of the family, or of blocks behind its
+ * `layers`, which guess tokens ahead; without any c is unchanged. Pointers to tensors that were found before become invalid.
+ * HEARTH_FORMAT: factors are not finite or not of float32, are not as many as there are matrices, or belong to no matrix; c is unchanged
+ * then. HEARTH_NO_MEMORY: c can only be closed. */
+hearth_status factors_apply(checkpoint *c, const family *f, uint32_t layers, hearth_error *error);
 
 #endif

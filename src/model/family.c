@@ -290,7 +290,8 @@ const family families[] = {
      TENSORS(llama_tensors, arcee_layer)},
     {.name = "apertus", .model_type = "apertus", .architecture = "ApertusForCausalLM", APERTUS},
     /* 1.5: with embeddings of pictures and sound behind those of text */
-    {.name = "apertus", .model_type = "apertus1p5_text", .architecture = "Apertus1p5TextForCausalLM", APERTUS},
+    {.name = "apertus", .model_type = "apertus1p5_text", .architecture = "Apertus1p5TextForCausalLM", APERTUS,
+     .said_alone = true},
     {.name = "bitnet-b1.58", .model_type = "bitnet", .architecture = "BitNetForCausalLM",
      .pairing = ROPE_HALVES, .rope_base = 500000, .ternary = true,
      .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, bitnet_layer)},

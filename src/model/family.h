@@ -38,7 +38,8 @@ static inline bool ffn_has_zeros(ffn_activation a)
 }
 /* Returns the activation of that name; FFN_ACTIVATION_COUNT where there is none. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
-/* Writes "silu, relu, fatrelu", for errors and help. */
+/* Writes "silu, relu, fatrelu", for errors and help: in ACTIVATION_LIST_SIZE bytes. */
+#define ACTIVATION_LIST_SIZE 200
 void ffn_activation_list(char *out, size_t size);
 
 /* The gating of a feed-forward network (docs/design.md): how the activation of neuron i is computed. */
@@ -334,6 +335,7 @@ typedef struct family {
     bool dense_unsaid;              /* where no key says how many layers come before those with experts, routers tell */
     bool shared_average;            /* of the experts' sum and what the shared one gives the mean is taken       */
     bool dense_beside;              /* layers with experts have the network of the others beside them        */
+    bool said_alone;                /* tokens behind config.json's output_vocab_size are read alone, and left out */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool file_unshared;             /* ... where a GGUF file lacks expert_weights_norm                       */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */

@@ -129,8 +129,10 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, &y->index_epsilon, 1);
     if (l->ffn.cuts)
         add_floats(h, &l->ffn.cut, 1);
-    if (l->ffn.activation == FFN_XIELU)
-        add_floats(h, &l->ffn.curve.positive, 3);
+    if (l->ffn.activation == FFN_XIELU) {
+        const float curve[] = {l->ffn.curve.positive, l->ffn.curve.negative, l->ffn.curve.linear};
+        add_floats(h, curve, 3);
+    }
     if (l->ffn.router.expert_count > 0 && l->ffn.router.shared_scale != 1)
         add_floats(h, &l->ffn.router.shared_scale, 1);
     if (l->ffn.shared_threshold != l->ffn.threshold)

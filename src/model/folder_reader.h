@@ -28,7 +28,7 @@ typedef enum folder_scaled { FOLDER_PLAIN, FOLDER_FLOATS, FOLDER_MXFP4, FOLDER_P
 /* How gpt-oss calls the two parts of an expert's matrix, and compressed-tensors numbers of 4 bits. */
 #define FLOAT4_BLOCKS "_blocks"
 #define FLOAT4_SCALES "_scales"
-#define FLOAT4_PACKED ".weight_packed"
+#define PACKED_WEIGHT ".weight_packed"
 
 /* What changes more of a tensor than the order of its rows. */
 #define FOLDER_CHANGES                                                                                  \

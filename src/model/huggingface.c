@@ -184,12 +184,31 @@ static hearth_status read_rotated_share(folder_reader *r)
     return folder_set_size(r, "rope.dimension_count", rotated);
 }
 
+/* Reads how many tokens a model can say, where it reads others: the vocabulary is these alone. */
+static hearth_status read_said(folder_reader *r)
+{
+    static const char key[] = "output_vocab_size";
+    uint32_t said = r->hyper.vocabulary_size;
+    bool found;
+    const json_t *given = json_object_get(r->config, key);
+    if (!r->family->said_alone || !given || json_is_null(given))
+        return HEARTH_OK;
+    TRY(json_get_uint(r->config, key, &said, &found, r->name, r->error));
+    if (said == 0 || said > r->hyper.vocabulary_size)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is %u, expected 1 to vocab_size", r->name, key, said);
+    if (json_is_true(json_object_get(r->config, "tie_word_embeddings")))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is not supported with tie_word_embeddings", r->name, key);
+    r->hyper.vocabulary_size = said;
+    return folder_set_size(r, "vocab_size", said);
+}
+
 /* Reads all sizes, sets their GGUF keys, and derives those that the config may leave out. */
 static hearth_status read_sizes(folder_reader *r)
 {
     attention_shape *a = &r->layer.attention;
     for (size_t i = 0; i < size_setting_count; i++)
         TRY(read_size(r, &size_settings[i]));
+    TRY(read_said(r));
     if (r->family->mixers == MIXERS_RECURRENT)
         return folder_read_rwkv(r);
     assert(a->head_count > 0); /* guaranteed by its row of size_settings */
@@ -434,7 +453,7 @@ static hearth_status read_activation(folder_reader *r)
         key = found ? keys[i] : key;
     }
     ffn_activation row = ffn_activation_by_name(activation, strlen(activation));
-    char known[128];
+    char known[ACTIVATION_LIST_SIZE];
     ffn_activation_list(known, sizeof known);
     if (row == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name, key,

@@ -22,9 +22,9 @@ typedef struct float4_form {
 
 static const float4_form forms[] = {
     {".weight", ".scale", DTYPE_POWER, NULL, false}, /* DeepSeek V4 */
-    {FLOAT4_PACKED, ".weight_scale", DTYPE_BYTE, NULL, false},
+    {PACKED_WEIGHT, ".weight_scale", DTYPE_BYTE, NULL, false},
     {".weight", ".weight_scale", DTYPE_F8, ".weight_scale_2", false}, /* ModelOpt */
-    {FLOAT4_PACKED, ".weight_scale", DTYPE_F8, ".weight_global_scale", true},
+    {PACKED_WEIGHT, ".weight_scale", DTYPE_F8, ".weight_global_scale", true},
 };
 
 /* Returns in which form a tensor is the numbers of a matrix, and their scales; NULL: it is not. */

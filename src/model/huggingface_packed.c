@@ -12,7 +12,7 @@ typedef struct packed_endings {
 } packed_endings;
 
 static const packed_endings of_bytes = {".weight", ".weight_scale", NULL, NULL, NULL},
-                            of_words[] = {[PACKED_ROWS] = {".weight_packed", ".weight_scale", ".weight_zero_point",
+                            of_words[] = {[PACKED_ROWS] = {PACKED_WEIGHT, ".weight_scale", ".weight_zero_point",
                                                            ".weight_g_idx", ".weight_shape"},
                                           [PACKED_COLUMNS] = {".qweight", ".scales", ".qzeros", ".g_idx", NULL},
                                           [PACKED_ACROSS] = {".qweight", ".scales", ".qzeros", NULL, NULL}};

@@ -13,13 +13,25 @@
 /* Endings of a matrix, and of its scales, where those replace it. */
 static const char weight_ending[] = ".weight", scale_ending[] = ".scale";
 
+/* Returns the sizes that compressed-tensors gives blocks of a group; NULL: none. */
+static const json_t *block_structure(const json_t *settings)
+{
+    json_t *groups = json_object_get(settings, "config_groups");
+    const json_t *found = NULL;
+    for (void *at = json_object_iter(groups); at && !found; at = json_object_iter_next(groups, at)) {
+        found = json_object_get(json_object_get(json_object_iter_value(at), "weights"), "block_structure");
+        found = json_is_array(found) ? found : NULL;
+    }
+    return found;
+}
+
 /* Reads how many rows and columns share a scale: a list of both; without one, scales are of whole matrices or rows. */
 static hearth_status read_blocks(folder_reader *r, const json_t *settings)
 {
     const json_t *list = json_object_get(settings, "weight_block_size");
     if (!list || json_is_null(list))
-        return HEARTH_OK;
-    for (size_t i = 0; i < 2; i++) {
+        list = block_structure(settings);
+    for (size_t i = 0; list && i < 2; i++) {
         json_int_t size = json_integer_value(json_array_get(list, i));
         if (json_array_size(list) != 2 || size < 1 || size > UINT32_MAX)
             return fail(r->error, HEARTH_FORMAT, "%s: quantization_config: weight_block_size: is not two sizes",
@@ -62,10 +74,12 @@ static hearth_status read_floats(folder_reader *r, const json_t *settings, bool 
     const char *algorithm = json_string_value(json_object_get(settings, "quant_algo"));
     *found = false;
     if (method && strcmp(method, "modelopt") == 0) {
-        *found = algorithm && strcmp(algorithm, "MIXED_PRECISION") == 0
-                     ? all_are_floats(json_object_get(settings, "quantized_layers"), "quant_algo", float_algorithms,
+        json_t *layers = json_object_get(settings, "quantized_layers");
+        bool mixed = algorithm && strcmp(algorithm, "MIXED_PRECISION") == 0;
+        *found = mixed && json_is_object(layers)
+                     ? all_are_floats(layers, "quant_algo", float_algorithms,
                                       sizeof float_algorithms / sizeof *float_algorithms)
-                     : IS_LISTED(algorithm, float_algorithms);
+                     : mixed || !algorithm || IS_LISTED(algorithm, float_algorithms); /* tensors say the rest */
         if (!*found)
             return fail(r->error, HEARTH_UNSUPPORTED,
                         "%s: quantization_config: quant_algo: %.64s is not read of modelopt (known: FP8, NVFP4)",
@@ -139,8 +153,8 @@ bool folder_is_scale(const folder_reader *r, const char *name)
 void folder_plain_name(const folder_reader *r, const char *name, char out[2 * TENSOR_NAME_SIZE])
 {
     size_t size = strlen(name), packed = r->scaled == FOLDER_PACKED ? folder_packed_ending(r, name) : 0;
-    if (r->scaled == FOLDER_FLOATS && text_ends_with(name, FLOAT4_PACKED))
-        packed = strlen(FLOAT4_PACKED);
+    if (r->scaled == FOLDER_FLOATS && text_ends_with(name, PACKED_WEIGHT))
+        packed = strlen(PACKED_WEIGHT);
     if (r->scaled == FOLDER_MXFP4 && text_ends_with(name, FLOAT4_BLOCKS))
         size -= strlen(FLOAT4_BLOCKS);
     snprintf(out, 2 * TENSOR_NAME_SIZE, "%.*s%s", (int)(size - packed), name, packed > 0 ? weight_ending : "");
@@ -178,9 +192,10 @@ static bool fit_blocks(const folder_reader *r, const stored_tensor *t, const sto
     if (r->scale_block[0] > 0 && scales->shape[0] == parts_of(t->shape[0], rows->block_columns) &&
         scales->shape[1] == parts_of(t->shape[1], rows->block_rows) && scales->shape[2] == matrices)
         return true;
+    bool by_row = scales->shape[scales->shape[0] == 1] == t->shape[1] && all == matrices * t->shape[1];
     rows->block_columns = t->shape[0];
     rows->block_rows = all == matrices ? t->shape[1] : 1;
-    return all == matrices || all == matrices * t->shape[1];
+    return all == matrices || by_row;
 }
 
 hearth_status folder_make_rows(folder_reader *r, stored_tensor *t)

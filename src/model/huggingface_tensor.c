@@ -143,7 +143,7 @@ static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, bool t
 static void keep_text(const folder_reader *r, stored_tensor *t)
 {
     uint64_t said = r->hyper.vocabulary_size, rows = t->shape[1];
-    if (!json_is_integer(json_object_get(r->config, "output_vocab_size")) || t->rank != 2 || rows <= said || t->scaled)
+    if (!r->family->said_alone || t->rank != 2 || rows <= said)
         return; /* where it does not fit binding refuses it */
     t->size_bytes = t->size_bytes / (size_t)rows * (size_t)said;
     t->shape[1] = said;
@@ -428,20 +428,6 @@ static void spread(folder_reader *r)
     }
 }
 
-/* Sets general.file_type to the format that most bytes of the matrices have. */
-static hearth_status set_file_type(folder_reader *r)
-{
-    uint64_t bytes[FORMAT_STORED_COUNT] = {0};
-    size_t most = 0;
-    for (size_t i = 0; i < r->out->tensor_count; i++)
-        if (r->out->tensors[i].rank > 1 && !r->out->tensors[i].foreign)
-            bytes[r->out->tensors[i].format] += r->out->tensors[i].size_bytes;
-    for (size_t f = 0; f < FORMAT_COUNT; f++)
-        if (bytes[f] > bytes[most])
-            most = f;
-    return checkpoint_set_u32(r->out, "general.file_type", number_formats[most].file_type, r->error);
-}
-
 hearth_status folder_add_tensors(folder_reader *r, bool tied)
 {
     for (size_t i = 0; i < r->folder->tensor_count; i++)
@@ -454,5 +440,5 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
     if (!tied)
         TRY(require_head(r));
     TRY(check_biases(r));
-    return set_file_type(r);
+    return checkpoint_set_file_type(r->out, r->error);
 }

@@ -149,7 +149,7 @@ hearth_status folder_make_ternary(folder_reader *r, const stored_tensor *stored,
 {
     bool packed = r->ternary != TERNARY_ONLINE;
     ternary_matrix m = {.r = r, .from = stored, .columns = (size_t)stored->shape[0]};
-    if (stored->rank != 2 || (packed ? !stored->foreign || strcmp(stored->foreign, "U8") != 0
+    if (stored->rank != 2 || (packed ? !stored->foreign || strcmp(stored->foreign, DTYPE_BYTE) != 0
                                      : stored->foreign || number_is_block(stored->format)))
         return refuse(&m, packed ? "is not packed: a matrix of type U8 is expected" : "is not a matrix of floats");
     m.rows = (size_t)stored->shape[1] * (packed ? 4 : 1);

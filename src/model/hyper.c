@@ -20,7 +20,7 @@ const size_setting size_settings[] = {
     {"block_count",             {"num_hidden_layers", "n_layer", "num_layers"}, MODEL(layer_count),             1u << 12, true,  true},
     {"context_length",          {"max_position_embeddings", "n_positions", "model_max_length"}, MODEL(context_length),          1u << 30, true,  true},
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
-    {"vocab_size",              {"vocab_size", "output_vocab_size"},            MODEL(vocabulary_size),         1u << 28, false, true},
+    {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
     {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size",
                                  "intermediate_size_mlp", "block_ff_dim", "prefix_dense_intermediate_size",
                                  "dense_intermediate_size"},

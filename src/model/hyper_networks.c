@@ -9,7 +9,7 @@
 
 hearth_status hyper_read_activation(const hyper_reader *r, ffn_shape *f, const char *override)
 {
-    char key[KEY_SIZE], known[160];
+    char key[KEY_SIZE], known[ACTIVATION_LIST_SIZE];
     hyper_key(key, r->family, "hidden_activation");
     span name = span_of(ffn_activations[r->source->powerinfer ? FFN_RELU : r->family->activation].name);
     bool found;
@@ -241,23 +241,26 @@ static double softplus(double x)
 }
 
 /* Reads what xielu is made of, in layers that have it. In the published program exp(x) - 1 is nowhere above exp(eps) - 1, which changes
- * values between eps and zero by as much as eps: another eps than the usual -1e-6 is refused. */
+ * values between a negative eps and zero by as much as eps: one further from zero than twice the usual -1e-6 is refused. */
 static hearth_status read_curves(const hyper_reader *r)
 {
     static const char *const names[XIELU_TERMS] = XIELU_NAMES;
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
         float terms[XIELU_TERMS] = {0};
-        for (size_t k = 0; f->activation == FFN_XIELU && k < XIELU_TERMS; k++)
-            TRY(read_term(r, names[k], i, &terms[k]));
         if (f->activation != FFN_XIELU)
             continue;
-        if (terms[XIELU_EDGE] > 0 || terms[XIELU_EDGE] < -2e-6f)
+        for (size_t k = 0; k < XIELU_TERMS; k++)
+            TRY(read_term(r, names[k], i, &terms[k]));
+        if (terms[XIELU_EPS] < -2e-6f)
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: key xielu.eps: %g is not supported", r->source->path,
-                        (double)terms[XIELU_EDGE]);
+                        (double)terms[XIELU_EPS]);
         f->curve = (activation_curve){(float)softplus((double)terms[XIELU_POSITIVE]),
                                       terms[XIELU_LINEAR] + (float)softplus((double)terms[XIELU_NEGATIVE]),
                                       terms[XIELU_LINEAR]};
+        if (!isfinite(f->curve.negative))
+            return fail(r->error, HEARTH_FORMAT, "%s: key xielu.alpha_n: with xielu.beta it is not finite",
+                        r->source->path);
     }
     return HEARTH_OK;
 }

@@ -379,7 +379,7 @@ hearth_status http_open(serve *s, hearth_error *error)
 
 void http_close_door(serve *s)
 {
-    if (!s->http || !s->http->daemon)
+    if (!s->http || !s->http->daemon || s->http->listener >= 0)
         return;
     s->http->listener = MHD_quiesce_daemon(s->http->daemon);
     if (s->http->listener >= 0)

@@ -116,12 +116,12 @@ KERNEL(cut, P_CUT)
 }
 
 /* What an activation depends on besides its input (KIND_). */
-typedef struct bend {
+typedef struct terms {
     float threshold, positive, negative, linear;
-} bend;
+} terms;
 
 /* Returns the activation of one neuron. */
-INLINE float activated(float value, uint kind, bend of)
+INLINE float activated(float value, uint kind, terms with)
 {
     if (kind == KIND_SILU)
         return DIVIDE(value, 1.0f + EXP(-value));
@@ -134,9 +134,9 @@ INLINE float activated(float value, uint kind, bend of)
     if (kind == KIND_GELU_TANH) /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) */
         return DIVIDE(value, 1.0f + EXP(-1.5957691f * FMA(0.044715f * value * value, value, value)));
     if (kind == KIND_XIELU)
-        return FMA(of.linear, value,
-                   value > 0.0f ? of.positive * value * value : of.negative * (EXP(value) - 1.0f - value));
-    return value > of.threshold ? value : 0.0f;
+        return FMA(with.linear, value,
+                   value > 0.0f ? with.positive * value * value : with.negative * (EXP(value) - 1.0f - value));
+    return value > with.threshold ? value : 0.0f;
 }
 
 /* Returns clamped SwiGLU of one neuron. NaN stays NaN. */
@@ -164,7 +164,7 @@ INLINE float silu_limited(float gate, float up, float limit, bool first)
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
                             GLOBAL const float *first_bias, GLOBAL const float *second_bias, GLOBAL const uint *list,
-                            uint begin, uint end, uint kind, uint gating, bend of)
+                            uint begin, uint end, uint kind, uint gating, terms with)
 {
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
@@ -172,16 +172,16 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
         if (kind == KIND_SWIGLU_CLAMPED || kind == KIND_SILU_LIMITED || kind == KIND_SILU_CLAMPED) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             first[i] = kind == KIND_SWIGLU_CLAMPED
-                           ? swiglu_clamped(value, other, of.threshold)
-                           : silu_limited(value, other, of.threshold, kind == KIND_SILU_CLAMPED);
+                           ? swiglu_clamped(value, other, with.threshold)
+                           : silu_limited(value, other, with.threshold, kind == KIND_SILU_CLAMPED);
             continue;
         }
-        float result = activated(value, kind, of);
+        float result = activated(value, kind, with);
         if (gating != GATING_PLAIN) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             if (gating == GATING_BOTH)
-                other = activated(other, kind, of);
-            bool is_zero = (kind == KIND_RELU && !(value > of.threshold)) ||
+                other = activated(other, kind, with);
+            bool is_zero = (kind == KIND_RELU && !(value > with.threshold)) ||
                            (kind == KIND_RELU2 && !(value > 0.0f));
             result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
@@ -192,25 +192,25 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
 /* The same with a constant for the kinds that most models have, so that compilers vectorise their loops. */
 INLINE void activate_kind(bool biased, GLOBAL float *first, GLOBAL const float *second, GLOBAL const float *first_bias,
                           GLOBAL const float *second_bias, GLOBAL const uint *list, uint begin, uint end, uint kind,
-                          uint gating, bend of)
+                          uint gating, terms with)
 {
     if (kind == KIND_SILU)
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_SILU, gating,
-                        of);
+                        with);
     else if (kind == KIND_RELU)
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_RELU, gating,
-                        of);
+                        with);
     else
         activate_places(biased, first, second, first_bias, second_bias, list, begin, end, kind, gating,
-                        of);
+                        with);
 }
 
 /* An item is ACTIVATE_NEURONS neighbouring places of one token. */
 KERNEL(activate, P_ACTIVATE)
 {
     uint parts = (n + ACTIVATE_NEURONS - 1) / ACTIVATE_NEURONS;
-    bend of;
-    of.threshold = activation_threshold, of.positive = positive, of.negative = negative, of.linear = linear;
+    terms with;
+    with.threshold = activation_threshold, with.positive = positive, with.negative = negative, with.linear = linear;
     for (uint item = GROUP; item < step->count * parts; item += GROUPS) {
         uint t = item / parts, begin = item % parts * ACTIVATE_NEURONS;
         uint end = least(begin + ACTIVATE_NEURONS, list ? listed[t] : n);
@@ -218,10 +218,10 @@ KERNEL(activate, P_ACTIVATE)
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
             activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
-                          kind, gating, of);
+                          kind, gating, with);
         else
             activate_kind(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating,
-                          of);
+                          with);
     }
 }
 
