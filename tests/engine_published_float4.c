@@ -143,6 +143,7 @@ static void settings_that_say_the_same(void **state)
     expect_same("llama-nvfp4", config_with("llama-nvfp4", "{\"quant_algo\": \"NVFP4\"}"), NULL);
     expect_same("llama-nvfp4", config_with("llama-nvfp4", "{\"quant_algo\": null}"), NULL);
     expect_same("llama-nvfp4", config_with("llama-nvfp4", "{\"quantized_layers\": null}"), NULL);
+    expect_same("llama-nvfp4", config_with("llama-nvfp4", "{\"quantized_layers\": {}}"), NULL);
     expect_same("qwen3-moe-nvfp4", config_with("qwen3-moe-nvfp4", "{\"format\": \"mixed-precision\"}"), NULL);
 }
 
@@ -176,7 +177,6 @@ static void settings_must_be_known(void **state)
         const char *model, *members, *reason;
     } cases[] = {
         {"llama-nvfp4", "{\"quant_algo\": \"W4A16_AWQ\"}", "quant_algo: W4A16_AWQ is not read of modelopt"},
-        {"llama-nvfp4", "{\"quantized_layers\": {}}", "quant_algo: MIXED_PRECISION is not read"},
         {"llama-nvfp4", "{\"quantized_layers\": {\"a\": {\"quant_algo\": \"INT8_SQ\"}}}",
          "quant_algo: MIXED_PRECISION is not"},
         {"qwen3-moe-nvfp4", "{\"format\": \"marlin-24\"}", "quantization_config: compressed-tensors is not read"},

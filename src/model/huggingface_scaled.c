@@ -41,54 +41,63 @@ static hearth_status read_blocks(folder_reader *r, const json_t *settings)
     return HEARTH_OK;
 }
 
-/* What ModelOpt has made of the matrices of a model, and compressed-tensors of those of a group. */
-static const char *const float_algorithms[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4", "W4A16_NVFP4",
-                                               "W4A8_NVFP4_FP8"};
-static const char *const float_formats[] = {"float-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"};
+/* Who else rounds to floats: the keys that say how, of a whole model and of its parts, which are objects by name; the word for a
+ * model whose parts differ; and what is known. */
+static const struct float_maker {
+    const char *method, *key, *mixed, *parts;
+    const char *known[6]; /* ends with NULL */
+    bool only_floats;     /* nothing else of it is read, and what it does not say tensors do */
+} makers[] = {
+    {"modelopt",
+     "quant_algo",
+     "MIXED_PRECISION",
+     "quantized_layers",
+     {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8"},
+     true},
+    {"compressed-tensors",
+     "format",
+     "mixed-precision",
+     "config_groups",
+     {"float-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"},
+     false},
+};
 
-/* Returns whether a text is in a list. */
-static bool is_listed(const char *text, const char *const *list, size_t count)
+/* Returns whether what a model, or a part of one, says of itself is known. */
+static bool says_known(const struct float_maker *m, const json_t *settings)
 {
-    for (size_t i = 0; text && i < count; i++)
-        if (strcmp(text, list[i]) == 0)
+    const char *said = json_string_value(json_object_get(settings, m->key));
+    for (size_t i = 0; said && m->known[i]; i++)
+        if (strcmp(said, m->known[i]) == 0)
             return true;
-    return false;
+    return !said && m->only_floats;
 }
 
-#define IS_LISTED(text, list) is_listed(text, list, sizeof list / sizeof *list)
-
-/* Returns whether each of some parts of a model, objects by name, says that it is floats. */
-static bool all_are_floats(json_t *parts, const char *key, const char *const *list, size_t count)
+/* Returns whether all of a model has been rounded to floats, the same or others in each part. */
+static bool is_all_floats(const struct float_maker *m, const json_t *settings)
 {
+    const char *said = json_string_value(json_object_get(settings, m->key));
+    json_t *parts = json_object_get(settings, m->parts);
+    if (!said || strcmp(said, m->mixed) != 0)
+        return says_known(m, settings);
     for (void *at = json_object_iter(parts); at; at = json_object_iter_next(parts, at))
-        if (!is_listed(json_string_value(json_object_get(json_object_iter_value(at), key)), list, count))
+        if (!says_known(m, json_object_iter_value(at)))
             return false;
-    return json_object_size(parts) > 0;
+    return json_object_size(parts) > 0 || m->only_floats;
 }
 
-/* Finds out whether ModelOpt or compressed-tensors has rounded all of a model, or one part so and another so, to floats. */
-static hearth_status read_floats(folder_reader *r, const json_t *settings, bool *found)
+/* Finds out whether the matrices of a folder have been rounded to floats by one of these. */
+static hearth_status read_makers(folder_reader *r, const char *method, const json_t *settings, bool *found)
 {
-    const char *method = json_string_value(json_object_get(settings, "quant_method"));
-    const char *format = json_string_value(json_object_get(settings, "format"));
-    const char *algorithm = json_string_value(json_object_get(settings, "quant_algo"));
     *found = false;
-    if (method && strcmp(method, "modelopt") == 0) {
-        json_t *layers = json_object_get(settings, "quantized_layers");
-        bool mixed = algorithm && strcmp(algorithm, "MIXED_PRECISION") == 0;
-        *found = mixed && json_is_object(layers)
-                     ? all_are_floats(layers, "quant_algo", float_algorithms,
-                                      sizeof float_algorithms / sizeof *float_algorithms)
-                     : mixed || !algorithm || IS_LISTED(algorithm, float_algorithms); /* tensors say the rest */
-        if (!*found)
+    for (const struct float_maker *m = makers; method && m < makers + sizeof makers / sizeof *makers; m++) {
+        const char *said = json_string_value(json_object_get(settings, m->key));
+        if (strcmp(method, m->method) != 0)
+            continue;
+        *found = is_all_floats(m, settings);
+        if (!*found && m->only_floats)
             return fail(r->error, HEARTH_UNSUPPORTED,
-                        "%s: quantization_config: quant_algo: %.64s is not read of modelopt (known: FP8, NVFP4)",
-                        r->name, algorithm ? algorithm : "a folder without it");
-    } else if (method && strcmp(method, "compressed-tensors") == 0) {
-        *found = format && strcmp(format, "mixed-precision") == 0
-                     ? all_are_floats(json_object_get(settings, "config_groups"), "format", float_formats,
-                                      sizeof float_formats / sizeof *float_formats)
-                     : IS_LISTED(format, float_formats);
+                        "%s: quantization_config: %s: %.64s is not read of %s (known: FP8 and NVFP4)", r->name, m->key,
+                        said ? said : "a folder without it", method);
     }
     r->scaled = *found ? FOLDER_FLOATS : r->scaled;
     return HEARTH_OK;
@@ -106,7 +115,7 @@ hearth_status folder_read_quantization(folder_reader *r, const json_t *settings)
         r->scaled = FOLDER_MXFP4;
         return HEARTH_OK;
     }
-    TRY(read_floats(r, settings, &floats));
+    TRY(read_makers(r, method, settings, &floats));
     if (floats)
         return read_blocks(r, settings);
     bool packed;
