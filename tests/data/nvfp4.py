@@ -4,9 +4,9 @@ NVIDIA's ModelOpt and compressed-tensors do; of ModelOpt with some matrices as f
 The model that is rounded keeps the values that the numbers stand for, so its logits are the reference of the folder. How numbers
 lie follows ModelOpt (torch/quantization/qtensor/nvfp4_tensor.py) and compressed-tensors (compressors/nvfp4).
 """
-import os
-
 import torch
+
+from words import round_layers
 
 FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
 MOST4, MOST8, TOGETHER = 6, 448, 16
@@ -52,33 +52,4 @@ def tensors_of(name, weight, settings):
 
 
 def round_matrices(model, settings):
-    stored, taken = {}, set()
-
-    def round_one(name, weight):
-        values, tensors = tensors_of(name, weight.float(), settings)
-        stored.update(tensors)
-        return values
-
-    for name, weight in model.named_parameters():
-        if ".layers." not in name or weight.dim() < 2 or name.endswith("mlp.gate.weight"):
-            continue
-        taken.add(name)
-        if weight.dim() == 2:
-            weight.data = round_one(name.removesuffix(".weight"), weight.data)
-            continue
-        experts = []  # a tensor each
-        for e, matrix in enumerate(weight.data):
-            parts = ("gate_proj", "up_proj") if name.endswith("gate_up_proj") else ("down_proj",)
-            stem = name.rpartition(".")[0]
-            experts.append(torch.cat([round_one(f"{stem}.{e}.{part}", half) for part, half in zip(parts, matrix.chunk(len(parts)))]))
-        weight.data = torch.stack(experts)
-    model.float()
-    model.save_pretrained = lambda folder, **_: save(model, taken, stored, folder)
-
-
-def save(model, taken, stored, folder):
-    from safetensors.torch import save_file
-    out = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items() if name not in taken}
-    os.makedirs(folder)
-    save_file({name: value.contiguous() for name, value in {**out, **stored}.items()}, os.path.join(folder, "model.safetensors"),
-              metadata={"format": "pt"})
+    round_layers(model, lambda name, weight: tensors_of(name, weight, settings))

@@ -74,31 +74,38 @@ def tensors_of(name, rounded, config):
 
 def round_to_words(model, config):
     random = np.random.default_rng(7)
-    stored = {}
 
     def round_one(name, values):
-        rounded = round_matrix(values.float().numpy(), config, random)
+        rounded = round_matrix(values.numpy(), config, random)
         numbers, scales, zeros, of_column = rounded
-        stored.update(tensors_of(name, rounded, config))
-        return torch.from_numpy(((numbers - zeros[:, of_column]) * scales.float().numpy()[:, of_column]).astype(np.float32))
+        values = (numbers - zeros[:, of_column]) * scales.float().numpy()[:, of_column]
+        return torch.from_numpy(values.astype(np.float32)), tensors_of(name, rounded, config)
 
-    taken = set()
+    round_layers(model, round_one)
+
+
+def round_layers(model, round_one):
+    """Replaces the matrices of the layers, but for those of routers, by what round_one makes of a name and a matrix: values, and the tensors
+    that a folder has of it. The model is saved with these."""
+    stored, taken = {}, set()
+
+    def take(name, matrix):
+        values, tensors = round_one(name, matrix.float())
+        stored.update(tensors)
+        return values
+
     for name, weight in model.named_parameters():
         if ".layers." not in name or weight.dim() < 2 or name.endswith("mlp.gate.weight"):
             continue
         taken.add(name)
         if weight.dim() == 2:
-            weight.data = round_one(name.removesuffix(".weight"), weight.data)
+            weight.data = take(name.removesuffix(".weight"), weight.data)
             continue
-        experts = []  # a tensor each
-        for e, matrix in enumerate(weight.data):
-            if name.endswith("gate_up_proj"):
-                halves = [round_one(name.replace("gate_up_proj", f"{e}.{part}"), half)
-                          for part, half in zip(("gate_proj", "up_proj"), matrix.chunk(2))]
-                experts.append(torch.cat(halves))
-            else:
-                experts.append(round_one(name.replace("down_proj", f"{e}.down_proj"), matrix))
-        weight.data = torch.stack(experts)
+        stem, _, kind = name.rpartition(".")
+        parts = ("gate_proj", "up_proj") if kind == "gate_up_proj" else (kind,)
+        weight.data = torch.stack([  # experts: a tensor each
+            torch.cat([take(f"{stem}.{e}.{part}", half) for part, half in zip(parts, matrix.chunk(len(parts)))])
+            for e, matrix in enumerate(weight.data)])
     model.float()
     model.save_pretrained = lambda folder, **_: save(model, taken, stored, folder)
 
