@@ -174,4 +174,13 @@ layer_is 2 head_count 6
 described mixtral-drelu-predictor
 has "masks" "$text" "relu(gate) * relu(up), where the model's own predictor lets through"
 
+# What rows are made of is named, with the bytes that they become.
+nvfp4=$DATA/golden/llama-nvfp4
+has "NVFP4 and 8-bit floats" "$("$HEARTH" inspect "$nvfp4")" "
+f32 of f8    12 tensors, 147 kB
+f32 of nvfp4 9 tensors, 295 kB
+"
+has "blocks with factors" "$("$HEARTH" inspect "$nvfp4/model.gguf" --tensors)" "f32 of nvfp4 32.8 kB"
+is "in JSON" "$("$HEARTH" inspect "$nvfp4" --json | grep -c '"format": "f32 of nvfp4"')" 9
+
 finish

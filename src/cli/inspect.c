@@ -99,10 +99,14 @@ typedef struct type_sum {
     uint64_t size_bytes;
 } type_sum;
 
-/* Writes a type's name: "q8_0", or for a type that hearth does not support "q2_K" or "number 200". */
+/* Writes a type's name: "q8_0"; "f32 of nvfp4" where rows are made when they are read; or for a type that hearth does not support
+ * "q2_K" or "number 200". */
 static void name_type(char out[TYPE_NAME], const stored_tensor *t)
 {
-    snprintf(out, TYPE_NAME, "%s", t->foreign ? t->foreign : number_formats[t->format].name);
+    const char *name = t->foreign ? t->foreign : number_formats[t->format].name;
+    const char *source = t->scaled ? scaled_source(t->scaled) : name;
+    bool differs = strcmp(name, source) != 0;
+    snprintf(out, TYPE_NAME, "%s%s%s", name, differs ? " of " : "", differs ? source : "");
 }
 
 /* Sums the tensors by type; returns how many sums there are. */
@@ -253,8 +257,11 @@ static void print_formats(const checkpoint *c)
     type_sum sums[MOST_TYPES];
     char size[16];
     size_t count = sum_types(c, sums);
+    int width = 9;
     for (size_t i = 0; i < count; i++)
-        printf("%-9s %zu tensor%s, %s\n", sums[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
+        width = (int)strlen(sums[i].name) > width ? (int)strlen(sums[i].name) : width;
+    for (size_t i = 0; i < count; i++)
+        printf("%-*s %zu tensor%s, %s\n", width, sums[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
                output_size(size, (double)sums[i].size_bytes));
 }
 

@@ -9,6 +9,13 @@
 #define MXFP4_VALUES 32
 #define NVFP4_VALUES 16
 
+const char *scaled_source(const scaled_rows *s)
+{
+    static const char *const names[] = {
+        [SCALED_F8] = "f8", [SCALED_MXFP4] = "mxfp4", [SCALED_NVFP4] = "nvfp4", [SCALED_PACKED] = "words"};
+    return s->kind == SCALED_TIMES ? number_formats[s->scale_format].name : names[s->kind];
+}
+
 size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns)
 {
     const number_traits *format = &number_formats[s->scale_format];

@@ -34,6 +34,8 @@ typedef struct scaled_rows {
     uint64_t first, step;               /* the tensor's row i is the stored row first + i * step; PACKED: i */
 } scaled_rows;
 
+/* Returns the name of what rows are made of: "f8", a number format's, "words". */
+const char *scaled_source(const scaled_rows *s);
 /* Returns the stored bytes of a row of so many columns. */
 size_t scaled_row_bytes(const scaled_rows *s, uint64_t columns);
 /* Makes row `row` of matrix `number`, whose stored rows begin at `values`: to `out`, in the tensor's number format. */
