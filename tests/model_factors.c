@@ -23,7 +23,7 @@ static void add(checkpoint *c, const char *name, const void *data, uint32_t rank
                              .shape = {columns, rows, matrices, 1},
                              .data = data,
                              .size_bytes = (size_t)(columns * rows * matrices) * sizeof(float)};
-    hearth_error error;
+    hearth_error error = {0};
     must(checkpoint_add_tensor(c, &t, &error), &error);
 }
 
@@ -31,7 +31,7 @@ static void add(checkpoint *c, const char *name, const void *data, uint32_t rank
 static checkpoint *two_layers(void)
 {
     checkpoint *c;
-    hearth_error error;
+    hearth_error error = {0};
     must(checkpoint_create(&c, "file", &error), &error);
     for (size_t i = 0; i < sizeof weights / sizeof(float); i++)
         (&weights[0][0][0])[i] = (float)i;
@@ -53,7 +53,7 @@ static void rows_are_multiplied(void **state)
 {
     (void)state;
     checkpoint *c = two_layers();
-    hearth_error error;
+    hearth_error error = {0};
     float row[WIDTH];
     add(c, "blk.0.attn_q.scale", &factors[1], 1, 1, 1, 1);
     add(c, "blk.0.attn_q.input_scale", &factors[2], 1, 1, 1, 1);
@@ -80,7 +80,7 @@ static void others_are_left(void **state)
 {
     (void)state;
     checkpoint *c = two_layers();
-    hearth_error error;
+    hearth_error error = {0};
     add(c, "blk.2.nextn.eh_proj.scale", factors, 1, 1, 1, 1);
     add(c, "blk.0.nothing.input_scale", factors, 1, 1, 1, 1);
     add(c, "blk.0.attn_q.scale", factors, 1, 1, 1, 1);
@@ -96,7 +96,7 @@ static void vectors_have_none(void **state)
 {
     (void)state;
     checkpoint *c = two_layers();
-    hearth_error error;
+    hearth_error error = {0};
     add(c, "blk.0.shortconv.conv.weight", weights, 2, WIDTH, ROWS, 1);
     add(c, "blk.0.shortconv.conv.scale", factors, 1, 1, 1, 1);
     assert_int_equal(factors_apply(c, family_of("lfm2"), LAYERS, &error), HEARTH_FORMAT);
@@ -109,7 +109,7 @@ static void other_tensors_stay(void **state)
 {
     (void)state;
     checkpoint *c = two_layers();
-    hearth_error error;
+    hearth_error error = {0};
     add(c, "blk.1.ffn_down_exps.scale", factors, 1, EXPERTS, 1, 1);
     must(factors_apply(c, family_of("gemma4"), LAYERS, &error), &error);
     assert_int_equal(c->tensor_count, 3);
@@ -123,7 +123,7 @@ static const float infinite[EXPERTS] = {1, INFINITY, 1}, *refused_values = facto
 static void refused(const char *name, uint64_t count, number_format format, const char *reason)
 {
     checkpoint *c = two_layers();
-    hearth_error error;
+    hearth_error error = {0};
     add(c, "blk.0.attn_q.scale", factors, 1, 1, 1, 1);
     const stored_tensor t = {.name = name,
                              .format = format,

@@ -28,7 +28,10 @@ typedef struct size_setting {
 #define ACTIVATION_CUTS "activation_sparsity_scale"
 /* GGUF's keys of xielu's numbers, which have no name of an architecture: one for each layer, or one for all. */
 #define XIELU_KEY "xielu.%s"
-#define XIELU_NAMES {"alpha_p", "alpha_n", "beta", "eps"}
+#define XIELU_NAMES                         \
+    {                                       \
+        "alpha_p", "alpha_n", "beta", "eps" \
+    }
 enum { XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_LINEAR, XIELU_EPS, XIELU_TERMS };
 /* Of each layer the limits of SiLU and of up (silu_limited): of experts; of the shared one, and of networks without experts. */
 #define EXPERT_LIMITS_KEY "swiglu_clamp_exp"
