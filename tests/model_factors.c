@@ -118,9 +118,7 @@ static void other_tensors_stay(void **state)
     checkpoint_close(c);
 }
 
-static const float infinite[EXPERTS] = {1, INFINITY, 1}, *refused_values = factors;
-
-static void refused(const char *name, uint64_t count, number_format format, const char *reason)
+static void refused(const char *name, uint64_t count, number_format format, const float *values, const char *reason)
 {
     checkpoint *c = two_layers();
     hearth_error error = {0};
@@ -129,7 +127,7 @@ static void refused(const char *name, uint64_t count, number_format format, cons
                              .format = format,
                              .rank = 1,
                              .shape = {count, 1, 1, 1},
-                             .data = refused_values,
+                             .data = values,
                              .size_bytes = (size_t)count * sizeof(float)};
     must(checkpoint_add_tensor(c, &t, &error), &error);
     assert_int_equal(factors_apply(c, family_of("llama"), LAYERS, &error), HEARTH_FORMAT);
@@ -143,12 +141,12 @@ static void refused(const char *name, uint64_t count, number_format format, cons
 static void factors_must_fit(void **state)
 {
     (void)state;
-    refused("blk.1.ffn_up_exps.scale", 1, FORMAT_F32, "has not one factor for each matrix");
-    refused("blk.1.ffn_up_exps.scale", EXPERTS, FORMAT_BF16, "is a factor, and not of f32");
-    refused("blk.1.ffn_gate.scale", 1, FORMAT_F32, "is the factor of no matrix");
-    refused(".scale", 1, FORMAT_F32, "is the factor of no matrix");
-    refused_values = infinite;
-    refused("blk.1.ffn_up_exps.scale", EXPERTS, FORMAT_F32, "has a factor that is not finite");
+    static const float infinite[EXPERTS] = {1, INFINITY, 1};
+    refused("blk.1.ffn_up_exps.scale", 1, FORMAT_F32, factors, "has not one factor for each matrix");
+    refused("blk.1.ffn_up_exps.scale", EXPERTS, FORMAT_BF16, factors, "is a factor, and not of f32");
+    refused("blk.1.ffn_gate.scale", 1, FORMAT_F32, factors, "is the factor of no matrix");
+    refused(".scale", 1, FORMAT_F32, factors, "is the factor of no matrix");
+    refused("blk.1.ffn_up_exps.scale", EXPERTS, FORMAT_F32, infinite, "has a factor that is not finite");
 }
 
 int main(void)
