@@ -515,6 +515,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         columns = sizes[DIMENSION_COMPRESSED];
         rows = sizes[DIMENSION_HEADS] * (sizes[DIMENSION_UNROTATED] + sizes[DIMENSION_VALUE]);
     }
+    if (folder && (r->flags & TENSOR_FUSED) && r->rows != DIMENSION_NONE)
+        rows = sizes[DIMENSION_QKV];
     if (folder && (r->flags & TENSOR_BY_KEYS))
         rows = sizes[DIMENSION_DELTA_IN];
     if (folder && f->pools_plainly && (r->needs & NEEDS_INDEX) && r->rows != DIMENSION_NONE)

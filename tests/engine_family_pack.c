@@ -25,7 +25,9 @@ static const struct {
              {"gemma3n", NULL},
              {"nemotron-h", NULL},
              {"nemotron-h-moe", NULL},
-             {"nemotron-h-latent", NULL}};
+             {"nemotron-h-latent", NULL},
+             {"cosmos3-edge", NULL},
+             {"persimmon", NULL}};
 #define ZEROS (sizeof zeros / sizeof *zeros)
 
 /* README.md of the goldens: float32 throughout. */

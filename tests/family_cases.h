@@ -113,7 +113,19 @@ static const char *const family_cases[] = {"bamboo",
                                            "glm4v",
                                            "gemma4-unified",
                                            "apertus",
-                                           "apertus-1-5"};
+                                           "apertus-1-5",
+                                           "cosmos3-edge",
+                                           "persimmon",
+                                           "gpt-neox",
+                                           "gpt-neox-sequential",
+                                           "stablelm",
+                                           "glm",
+                                           "youtu",
+                                           "kolibri1",
+                                           "flint",
+                                           "deepseek",
+                                           "internlm2",
+                                           "phi"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -95,8 +95,11 @@ static bool route_one(const routing *w, uint32_t t)
     for (uint32_t e = 0; e < w->n; e++) {
         scores[e] = w->scoring == SCORING_SIGMOID         ? 1 / (1 + exp(-scores[e]))
                     : w->scoring == SCORING_ROOT_SOFTPLUS ? sqrt(fmax(scores[e], 0) + log1p(exp(-fabs(scores[e]))))
-                                                          : exp(scores[e] - largest) / all;
+                    : w->scoring == SCORING_SOFTMAX       ? exp(scores[e] - largest) / all
+                                                          : scores[e];
         ranks[e] = scores[e] + (w->correction ? (double)w->correction[e] : 0);
+        if (w->scoring == SCORING_SIGMOID_OF_CHOSEN)
+            scores[e] = 1 / (1 + exp(-scores[e]));
     }
     if (w->sets > 1)
         clear = leave_sets_out(w, ranks);
@@ -154,7 +157,7 @@ static routing routing_new(size_t s, uint64_t *rng)
     w.sets_used = 1 + (uint32_t)random_below(rng, w.sets);
     uint32_t open = w.n / w.sets * w.sets_used, most = open < 32 ? open : 32;
     w.used = 1 + (uint32_t)random_below(rng, most);
-    w.scoring = (uint32_t)random_below(rng, SCORING_ROOT_SOFTPLUS + 1);
+    w.scoring = (uint32_t)random_below(rng, SCORING_SIGMOID_OF_CHOSEN + 1);
     w.of_sum = (uint32_t)random_below(rng, 2);
     w.input_scale = random_below(rng, 2) ? 1 : 0.3f;
     w.scale = random_below(rng, 2) ? 1 : 2.5f;
@@ -187,8 +190,10 @@ static void routing_free(routing *w)
  * positive numbers by at most n EPSILON; six operations follow. log(1 + exp) errs by 16 EPSILON more, and a root halves what errs. */
 static void check_route(check *c, device *d, uint64_t *rng)
 {
-    static const char *const scorings[] = {
-        [SCORING_SOFTMAX] = "softmax", [SCORING_SIGMOID] = "sigmoid", [SCORING_ROOT_SOFTPLUS] = "sqrtsoftplus"};
+    static const char *const scorings[] = {[SCORING_SOFTMAX] = "softmax",
+                                           [SCORING_SIGMOID] = "sigmoid",
+                                           [SCORING_ROOT_SOFTPLUS] = "sqrtsoftplus",
+                                           [SCORING_SIGMOID_OF_CHOSEN] = "sigmoid of those chosen"};
     for (size_t s = 0; s < 96; s++) {
         routing w = routing_new(s, rng);
         snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s%s%s", w.count, w.used, w.n,

@@ -28,7 +28,8 @@ static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_
 /* The kernels' numbers of ways to make scores. */
 static const unsigned scorings[ROUTER_SCORINGS] = {[ROUTER_SOFTMAX] = SCORING_SOFTMAX,
                                                    [ROUTER_SIGMOID] = SCORING_SIGMOID,
-                                                   [ROUTER_ROOT_SOFTPLUS] = SCORING_ROOT_SOFTPLUS};
+                                                   [ROUTER_ROOT_SOFTPLUS] = SCORING_ROOT_SOFTPLUS,
+                                                   [ROUTER_SIGMOID_OF_CHOSEN] = SCORING_SIGMOID_OF_CHOSEN};
 
 void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
 {

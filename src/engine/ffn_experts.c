@@ -18,12 +18,17 @@
 
 /* ------------------------------------------------------------------ the router */
 
-/* Turns the router's products of one token into scores. */
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+/* Turns the router's products of one token into scores. Those of ROUTER_SIGMOID_OF_CHOSEN stay what they are. */
 static void score(const router_shape *r, float *values)
 {
     float largest = values[0], sum = 0;
     for (uint32_t e = 0; r->scoring == ROUTER_SIGMOID && e < r->expert_count; e++)
-        values[e] = 1 / (1 + expf(-values[e]));
+        values[e] = sigmoid(values[e]);
     for (uint32_t e = 0; r->scoring == ROUTER_ROOT_SOFTPLUS && e < r->expert_count; e++)
         values[e] = sqrtf(forward_softplus(values[e]));
     if (r->scoring != ROUTER_SOFTMAX)
@@ -89,8 +94,9 @@ static void choose(const model_layer *l, const int32_t *given, float *values, fl
     memset(shares, 0, r->expert_count * sizeof *shares);
     for (uint32_t i = 0; i < r->used; i++) {
         uint32_t e = given ? (uint32_t)given[i] : take_largest(ranks, r->expert_count, taken);
-        shares[e] = isnan(ranks[e]) ? ranks[e] : values[e];
-        sum += values[e];
+        float value = r->scoring == ROUTER_SIGMOID_OF_CHOSEN ? sigmoid(values[e]) : values[e];
+        shares[e] = isnan(ranks[e]) ? ranks[e] : value;
+        sum += value;
     }
     float factor = r->scale / (r->shares && sum > 0 ? sum : 1);
     for (uint32_t e = 0; e < r->expert_count; e++)
@@ -388,7 +394,7 @@ static void gate_shared(const hearth_session *s, uint32_t layer, size_t first, s
     const matrix gate = {l->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
     multiply(s, b->normed + (size_t)first * d, count, &(product){&gate, b->shared_shares}, 1);
     for (size_t t = 0; t < count; t++) {
-        float share = 1 / (1 + expf(-b->shared_shares[t]));
+        float share = sigmoid(b->shared_shares[t]);
         for (size_t i = t * d; i < (t + 1) * d; i++)
             results[i] *= share;
         for (size_t i = ffn_routed(&l->ffn); s->observer.see && i < l->ffn.neuron_count; i++) /* there is one row */

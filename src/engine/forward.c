@@ -399,9 +399,13 @@ void forward_output(const hearth_session *s, size_t row, float *out)
     forward_norm(s, &s->engine->model->output_norm, d, 1, s->scratch.x + row * d, out);
 }
 
-/* Multiplies logits by the model's factor and limits them by its soft cap. */
-static void finish_logits(const hyperparameters *h, size_t n, float *logits)
+/* Adds the head's bias to the logits of some rows, multiplies them by the model's factor and limits them by its soft cap. */
+static void finish_logits(const hearth_engine *e, size_t count, float *logits)
 {
+    const hyperparameters *h = &e->model->hyper;
+    size_t n = count * h->vocabulary_size;
+    for (size_t row = 0; e->model->head_bias && row < count; row++)
+        e->runtime->kernels.add(e->model->head_bias, h->vocabulary_size, logits + row * h->vocabulary_size);
     forward_scale(h->logit_scale, n, logits);
     for (size_t i = 0; h->logit_softcap > 0 && i < n; i++)
         logits[i] = h->logit_softcap * tanhf(logits[i] / h->logit_softcap);
@@ -417,6 +421,6 @@ hearth_status forward_head(hearth_session *s, const float *hidden, size_t count,
         n = count - at < STEP_ROWS ? count - at : STEP_ROWS;
         TRY(device_head(s, hidden + at * h->embedding_length, n, logits + at * h->vocabulary_size, error));
     }
-    finish_logits(h, count * h->vocabulary_size, logits);
+    finish_logits(s->engine, count, logits);
     return HEARTH_OK;
 }

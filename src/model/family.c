@@ -4,6 +4,7 @@
 #include "family.h"
 
 #include "family_tensors.h"
+#include "family_tensors_names.h"
 #include "family_tensors_recurrent.h"
 
 #include <stdio.h>
@@ -125,6 +126,8 @@ const family families[] = {
     {.name = "llama", .model_type = "ministral", .architecture = "MinistralForCausalLM", WINDOWED_LLAMA, .default_window = 4096},
     {.name = "llama", .model_type = "cwm", .architecture = "CwmForCausalLM", WINDOWED_LLAMA, .rope_base = 1000000, .default_window = 8192,
      .without_window = {.period = 4, .first = true}},
+    {.name = "internlm2", .model_type = "internlm2", .architecture = "InternLM2ForCausalLM",
+     .default_epsilon = 1e-6f, .activation = FFN_SILU, .required = {{"bias", false, false}}, TENSORS(internlm2_tensors, internlm2_layer)},
     /* InternLM 3: GGUF has no architecture for it */
     {.name = "llama", .model_type = "internlm3", .architecture = "InternLM3ForCausalLM",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
@@ -177,6 +180,15 @@ const family families[] = {
      .default_epsilon = 1e-5f, .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama4_layer)},
     {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoeForCausalLM", EXAONE_MOE},
     {.name = "exaone-moe", .model_type = "exaone_moe", .architecture = "ExaoneMoEForCausalLM", EXAONE_MOE}, /* as it was published */
+    /* GGUF files of the next two are hearth's own */
+    {.name = "kolibri1", .model_type = "kolibri1", .architecture = "Kolibri1ForCausalLM",
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 513, .without_window = {.period = 5},
+     .scoring = ROUTER_SIGMOID_OF_CHOSEN, .unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .sizes = {{"head_dim", 128}}, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, kolibri1_layer)},
+    {.name = "flint", .model_type = "flint", .architecture = "FlintForCausalLM",
+     .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .windows_listed = true, .default_window = 513,
+     .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .sizes = {{"head_dim", 128}}, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, flint_layer)},
     {.name = "afmoe", .model_type = "afmoe", .architecture = "AfmoeForCausalLM",
      .pairing = ROPE_HALVES, .windows_rotate = true, .folder_window = true, .default_window = 1024, .without_window = {.period = 4},
      .gated_attention = true, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .embedding_by_width = true,
@@ -228,12 +240,17 @@ const family families[] = {
      .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size", .unshared = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
      TENSORS(llama_tensors, dots1_layer)},
+    {.name = "deepseek", .model_type = "deepseek", .architecture = "DeepseekForCausalLM",
+     .unshared = true, .file_unshared = true, .expert_width = "moe_intermediate_size", .default_epsilon = 1e-6f,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, deepseek_layer)},
     {.name = "deepseek2", .model_type = "deepseek_v2", .architecture = "DeepseekV2ForCausalLM", DEEPSEEK,
      .unshared = true, .scoring = ROUTER_SOFTMAX},
     {.name = "deepseek2", .model_type = "deepseek_v3", .architecture = "DeepseekV3ForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     {.name = "deepseek2", .model_type = "kimi_k2", .architecture = "DeepseekV3ForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
     /* GLM-4.7-Flash */
     {.name = "deepseek2", .model_type = "glm4_moe_lite", .architecture = "Glm4MoeLiteForCausalLM", DEEPSEEK, .scoring = ROUTER_SIGMOID},
+    /* Youtu-LLM: the same without experts */
+    {.name = "deepseek2", .model_type = "youtu", .architecture = "YoutuForCausalLM", DEEPSEEK, .folder_tied = true},
     {.name = "mistral4", .model_type = "mistral4", .architecture = "Mistral4ForCausalLM", DEEPSEEK, .scoring = ROUTER_SOFTMAX},
     {.name = "deepseek32", .model_type = "deepseek_v32", .architecture = "DeepseekV32ForCausalLM", DEEPSEEK_CHOOSES,
      .default_epsilon = 1e-6f, .index_pairing = ROPE_HALVES, TENSORS(llama_tensors, deepseek32_layer)},
@@ -288,6 +305,10 @@ const family families[] = {
     {.name = "arcee", .model_type = "arcee", .architecture = "ArceeForCausalLM",
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(llama_tensors, arcee_layer)},
+    /* Cosmos 3 Edge, its text: GGUF has no architecture for it */
+    {.name = "arcee", .model_type = "cosmos3_edge_text", .architecture = "Cosmos3EdgeForConditionalGeneration",
+     .rope_base = 1e8f, .default_epsilon = 1e-5f, .gating = FFN_PLAIN, .activation = FFN_RELU2, .sizes = {{"head_dim", 128}},
+     .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}}, TENSORS(llama_tensors, arcee_layer)},
     {.name = "apertus", .model_type = "apertus", .architecture = "ApertusForCausalLM", APERTUS},
     /* 1.5: with embeddings of pictures and sound behind those of text */
     {.name = "apertus", .model_type = "apertus1p5_text", .architecture = "Apertus1p5TextForCausalLM", APERTUS,
@@ -346,6 +367,9 @@ const family families[] = {
     /* GLM-4.1V, GLM-4.6V-Flash */
     {.name = "glm4", .model_type = "glm4v_text", .architecture = "Glm4vForConditionalGeneration",
      .default_epsilon = 1e-5f, .activation = FFN_SILU, TENSORS(llama_tensors, glm4_layer)},
+    {.name = "chatglm", .model_type = "glm", .architecture = "GlmForCausalLM",
+     .rotated_share = 0.5f, .default_epsilon = 1.5625e-7f, .activation = FFN_SILU, .sizes = {{"head_dim", 128}},
+     TENSORS(llama_tensors, chatglm_layer)},
     /* EXAONE 3.0 and 3.5, Deep */
     {.name = "exaone", .model_type = "exaone", .architecture = "ExaoneForCausalLM",
      .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 500000, .activation = FFN_SILU,
@@ -380,6 +404,10 @@ const family families[] = {
      .pairing = ROPE_HALVES, .rope_base = 500000, .norm_whole = true, .folder_window = true, .default_window = 4096, .without_window = {.period = 4},
      .plain_windows = true, .default_epsilon = 1e-5f,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmo2_layer)},
+    {.name = "phi2", .model_type = "phi", .architecture = "PhiForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rotated_share = 0.5f,
+     .wiring = WIRING_PARALLEL, .gating = FFN_PLAIN, .activation = FFN_GELU_TANH, .required = {{"qk_layernorm", false, false}},
+     TENSORS(phi2_tensors, phi2_layer)},
     {.name = "phi3", .model_type = "phi3", .architecture = "Phi3ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true,
      .activation = FFN_SILU, TENSORS(phi3_tensors, phi3_layer)},
@@ -418,6 +446,9 @@ const family families[] = {
      .norm = NORM_LAYER, .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rotated_share = 0.5f,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(nemotron_tensors, nemotron_layer)},
+    {.name = "persimmon", .model_type = "persimmon", .architecture = "PersimmonForCausalLM", /* in GGUF hearth's own */
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rope_base = 25000, .rotated_share = 0.5f,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {{"qk_layernorm", true, true}}, TENSORS(persimmon_tensors, persimmon_layer)},
     {.name = "nemotron_h", .model_type = "nemotron_h", .architecture = "NemotronHForCausalLM",
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
@@ -483,6 +514,16 @@ const family families[] = {
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,
      .required = {{"alibi", false, false}, {"bias", false, false}, {"parallel_attn", true, true}},
      TENSORS(falcon_tensors, falcon_layer)},
+    /* GPT-NeoX, Pythia */
+    {.name = "gptneox", .model_type = "gpt_neox", .architecture = "GPTNeoXForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rotated_share = 0.25f,
+     .wiring = WIRING_PARALLEL, .wiring_said = true, .gating = FFN_PLAIN, .activation = FFN_GELU,
+     .required = {{"attention_bias", true, true}}, TENSORS(gpt_neox_tensors, gpt_neox_layer)},
+    /* StableLM 3B, Zephyr, StableLM 2 1.6B */
+    {.name = "stablelm", .model_type = "stablelm", .architecture = "StableLmForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES, .rotated_share = 0.25f,
+     .activation = FFN_SILU, .required = {{"use_parallel_residual", false, false}, {"qk_layernorm", false, false}},
+     TENSORS(layernorm_tensors, stablelm_layer)},
     {.name = "gpt2", .model_type = "gpt2", .architecture = "GPT2LMHeadModel",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .unrotated = true, .ffn_widths = 4,
      .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU_TANH,

@@ -54,8 +54,10 @@ typedef enum ffn_gating {
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
 /* How the router's products become scores: their shares of all experts' exponentials; the logistic function; or
- * sqrt(log(1 + exp(x))). */
-typedef enum router_scoring { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_ROOT_SOFTPLUS, ROUTER_SCORINGS } router_scoring;
+ * sqrt(log(1 + exp(x))); or the logistic function again, of those that are chosen by the products themselves. */
+typedef enum router_scoring {
+    ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_ROOT_SOFTPLUS, ROUTER_SIGMOID_OF_CHOSEN, ROUTER_SCORINGS
+} router_scoring;
 
 /* Layers that are exceptions: the first or the last of every `period` layers; period 0: none is. */
 typedef struct layer_pattern {
@@ -208,7 +210,8 @@ enum tensor_rule_flags {
                                        value_up together                                                     */
     TENSOR_BY_KEYS = 1073741824,    /* a folder has the rows of each key together, those of `convolved` and of
                                        `recurrent_gate` in one (model_layer.delta_in)                        */
-    TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
+    TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together; GGUF may have
+                                       them in three tensors */
 };
 
 /* What a layer must have, or its model, to have the tensor of a rule (tensor_rule.needs). Where it lacks that, a tensor with
@@ -326,6 +329,7 @@ typedef struct family {
     bool neighbours_share;          /* heads that use the same key are neighbours, by the gated delta rule too */
     bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;
+    bool wiring_said;               /* ... unless the key use_parallel_residual is false: then WIRING_SEQUENTIAL */
     ffn_gating gating;
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
     router_scoring scoring;         /* where no key says it                                                  */

@@ -177,20 +177,6 @@ static const tensor_rule bailing_tensors[] = {
     TOKENS("model.word_embeddings.weight", "lm_head.weight"), ROPE_FACTORS,
     NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
 };
-static const tensor_rule falcon_tensors[] = {
-    TOKENS("transformer.word_embeddings.weight", "lm_head.weight"),
-    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
-};
-static const tensor_rule gpt2_tensors[] = {
-    TOKENS("transformer.wte.weight", "lm_head.weight"),
-    MATRIX("position_embd.weight", "transformer.wpe.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
-    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
-};
-static const tensor_rule opt_tensors[] = {
-    TOKENS("model.decoder.embed_tokens.weight", "lm_head.weight"),
-    MATRIX("position_embd.weight", "model.decoder.embed_positions.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
-    NORM_PAIR(MODEL, "output_norm", "model.decoder.final_layer_norm", output_norm, D, 0),
-};
 
 #define MIXTRAL LAYERS "block_sparse_moe."
 #define MIXTRAL_EXPERTS EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0)
@@ -243,6 +229,10 @@ static const tensor_rule llama4_layer[] = {
     MATRIX(BLK "ffn_down_exps.weight",   FORWARD "experts.down_proj",     LAYER(down),   D, N, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_STOCK),
     MATRIX(BLK "ffn_down_t_exps.weight", NULL,                            LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
     SHARED_EXPERT(FORWARD "shared_expert."),
+};
+/* DeepSeek's first model with experts. */
+static const tensor_rule deepseek_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 /* K-EXAONE */
 static const tensor_rule exaone_moe_layer[] = {
@@ -374,19 +364,24 @@ static const tensor_rule qwen2_moe_layer[] = {
     DOWN(SHARED_MLP "output_linear.weight", 0)
 static const tensor_rule granite4_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GRANITE_NETWORK};
 static const tensor_rule granite_moe_layer[] = {PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), GRANITE_EXPERTS};
-#define SINKS                                                                                                \
-    VECTOR(BLK "attn_sinks.weight", LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0)
+#define SINKS(name)                                                                                          \
+    VECTOR(BLK "attn_sinks.weight", LAYERS "self_attn." name, LAYER(sinks), DIMENSION_HEADS, 0)
 static const tensor_rule granite_swa_layer[] = {
-    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), SINKS, GATED_FFN, ROUTER(MIXTRAL "router.weight"),
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), SINKS("sinks"), GATED_FFN, ROUTER(MIXTRAL "router.weight"),
     MATRIX(BLK "ffn_gate_exps.weight",   MIXTRAL "experts.gate_up_proj", LAYER(gate),   N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_FIRST_HALF),
     MATRIX(BLK "ffn_up_exps.weight",     MIXTRAL "experts.gate_up_proj", LAYER(up),     N, D, OF_EXPERTS | TENSOR_OPTIONAL | TENSOR_SECOND_HALF),
     MATRIX(BLK "ffn_gate_up_exps.weight", NULL, LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS | TENSOR_OPTIONAL),
     MATRIX(BLK "ffn_down_exps.weight",   MIXTRAL "experts.down_proj",    LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK),     
     MATRIX(BLK "ffn_down_t_exps.weight", NULL,                           LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
+/* Flint: attention with sinks, one shared expert. */
+static const tensor_rule flint_layer[] = {
+    PRE_NORMS(0), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), SINKS("softmax_offset"), GATED_FFN, ROUTER(LAYERS "mlp.gate.weight"),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."),
+};
 static const tensor_rule gpt_oss_layer[] = {
     POST_ATTENTION_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
-    SINKS,
+    SINKS("sinks"),
     ROUTER(LAYERS "mlp.router.weight"),
     VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
     /* A folder has stacked matrices with a row per input, in which gate and up take turns. */
@@ -406,6 +401,13 @@ static const tensor_rule deci_layer[] = {
 };
 static const tensor_rule arcee_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS(0), PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+    /* Cosmos 3 Edge: its network as transformers writes it, its attention as it was published */
+    MATRIX(BLK "ffn_up.weight",      LAYERS "mlp.fc1.weight", LAYER(up),   F, D, TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down.weight",    LAYERS "mlp.fc2.weight", LAYER(down), D, F, TENSOR_ALIAS),
+    ROTARY(BLK "attn_q.weight",      LAYERS "self_attn.to_q.weight", LAYER(q), Q, DIMENSION_HEADS, TENSOR_ALIAS),
+    ROTARY(BLK "attn_k.weight",      LAYERS "self_attn.to_k.weight", LAYER(k), K, DIMENSION_KV_HEADS, TENSOR_ALIAS),
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.to_v.weight", LAYER(v), K, D, TENSOR_ALIAS),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.to_out.weight", LAYER(attention_output), D, Q, TENSOR_ALIAS),
 };
 static const tensor_rule apertus_layer[] = {
     NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "attention_layernorm",   attention_norm, D, 0),
@@ -477,14 +479,40 @@ static const tensor_rule hyperclovax_layer[] = {
     NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_norm2", ffn_post_norm,       D, 0),
 };
 /* GLM-4: gate and up are one matrix, and norms lie before and behind both blocks. */
+#define NORMS_AROUND(behind_attention, behind_network)                                                       \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS behind_attention,           attention_post_norm, D, 0), \
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "post_attention_layernorm", ffn_norm,            D, 0), \
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS behind_network,             ffn_post_norm,       D, 0)
+#define GATE_UP_FFN                                                                                          \
+    MATRIX(BLK "ffn_up.weight", LAYERS "mlp.gate_up_proj.weight", LAYER(gate_up), DIMENSION_GATE_UP, D, 0),  \
+    DOWN(LAYERS "mlp.down_proj.weight", 0)
 static const tensor_rule glm4_layer[] = {
-    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm,      D, 0),
-    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_self_attn_layernorm", attention_post_norm, D, 0),
-    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "post_attention_layernorm", ffn_norm,            D, 0),
-    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_mlp_layernorm",       ffn_post_norm,       D, 0),
-    ATTENTION_SAME, QKV_OPTIONAL_BIASES,
-    MATRIX(BLK "ffn_up.weight", LAYERS "mlp.gate_up_proj.weight", LAYER(gate_up), DIMENSION_GATE_UP, D, 0),
-    DOWN(LAYERS "mlp.down_proj.weight", 0),
+    NORMS_AROUND("post_self_attn_layernorm", "post_mlp_layernorm"), ATTENTION_SAME, QKV_OPTIONAL_BIASES, GATE_UP_FFN,
+};
+/* Queries, keys and values, which GGUF files may have in one matrix. */
+#define ATTENTION_EITHER(output)                                                                             \
+    MATRIX(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, TENSOR_OPTIONAL),     \
+    MATRIX(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OPTIONAL),     \
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OPTIONAL),     \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn." output ".weight", LAYER(attention_output), D, Q, 0), \
+    MATRIX(BLK "attn_qkv.weight",    NULL,                             LAYER(qkv), QKV, D, TENSOR_OPTIONAL), \
+    VECTOR(BLK "attn_qkv.bias",      NULL,                             LAYER(qkv_bias), QKV, TENSOR_OPTIONAL), QKV_OPTIONAL_BIASES
+/* GLM-4 of 2024, ChatGLM: without norms behind the blocks. */
+static const tensor_rule chatglm_layer[] = {PRE_NORMS(0), ATTENTION_EITHER("o_proj"), GATE_UP_FFN};
+/* Phi-1 and 2: one norm for both blocks, biases everywhere, of the head too. */
+static const tensor_rule phi2_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), NORM_PAIR(MODEL, "output_norm", "model.final_layernorm", output_norm, D, 0),
+    VECTOR("output.bias", "lm_head.bias", MODEL(head_bias), DIMENSION_VOCABULARY, 0),
+};
+static const tensor_rule phi2_layer[] = {
+    NORM_PAIR(LAYER, BLK "attn_norm", LAYERS "input_layernorm", ffn_norm, D, 0), ATTENTION_EITHER("dense"),
+    OUTPUT_BIAS(LAYERS "self_attn.dense.bias"), PLAIN_FFN(LAYERS "mlp.fc1", LAYERS "mlp.fc2", 0), PLAIN_BIASES(LAYERS "mlp.fc1", LAYERS "mlp.fc2"),
+};
+/* Kolibri-1: norms before and behind both blocks, too; experts, one of them shared. */
+static const tensor_rule kolibri1_layer[] = {
+    NORMS_AROUND("post_attn_norm", "post_ffn_norm"), ATTENTION_SAME, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"),
+    CORRECTION(LAYERS "moe.router.expert_bias", 0), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 static const tensor_rule qwen2_layer[] = {PRE_NORMS(0), ATTENTION_SAME, QKV_BIASES(LAYERS), GATED_FFN};
 static const tensor_rule qwen3_layer[] = {
@@ -662,6 +690,9 @@ static const tensor_rule jais2_layer[] = {
     ATTENTION_SAME, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0), PLAIN_BIASES(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj"),
 };
+static const tensor_rule stablelm_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0), ATTENTION_SAME, QKV_OPTIONAL_BIASES, GATED_FFN,
+};
 static const tensor_rule nemotron_layer[] = {
     PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", TENSOR_LESS_ONE),
     ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
@@ -676,49 +707,6 @@ static const tensor_rule nanochat_layer[] = {
     VECTOR(BLK "attn_norm.weight", NULL, LAYER(attention_norm.weight), D, TENSOR_NORM),
     VECTOR(BLK "ffn_norm.weight",  NULL, LAYER(ffn_norm.weight),       D, TENSOR_NORM),
     ATTENTION_SAME, PLAIN_FFN(LAYERS "mlp.fc1", LAYERS "mlp.fc2", 0),
-};
-
-#define H "transformer.h.%u."
-static const tensor_rule falcon_layer[] = {
-    /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */
-    NORM_PAIR(LAYER, BLK "attn_norm",   H "input_layernorm", ffn_norm,       D, 0),
-    NORM_PAIR(LAYER, BLK "attn_norm",   H "ln_mlp",          ffn_norm,       D, TENSOR_ALIAS),
-    NORM_PAIR(LAYER, BLK "attn_norm_2", H "ln_attn",         attention_norm, D, TENSOR_OPTIONAL),
-    MATRIX(BLK "attn_qkv.weight",    H "self_attention.query_key_value.weight", LAYER(qkv), QKV, D, TENSOR_FUSED),
-    MATRIX(BLK "attn_output.weight", H "self_attention.dense.weight", LAYER(attention_output), D, Q, 0),
-    PLAIN_FFN(H "mlp.dense_h_to_4h", H "mlp.dense_4h_to_h", 0),
-};
-static const tensor_rule gpt2_layer[] = {
-    PRE_NORM_PAIRS(H "ln_1", H "ln_2", 0),
-    MATRIX(BLK "attn_qkv.weight",    H "attn.c_attn.weight", LAYER(qkv), QKV, D, TENSOR_TRANSPOSED),
-    VECTOR(BLK "attn_qkv.bias",      H "attn.c_attn.bias",   LAYER(qkv_bias), QKV, 0),
-    MATRIX(BLK "attn_output.weight", H "attn.c_proj.weight", LAYER(attention_output), D, Q, TENSOR_TRANSPOSED),
-    OUTPUT_BIAS(H "attn.c_proj.bias"),
-    PLAIN_FFN(H "mlp.c_fc", H "mlp.c_proj", TENSOR_TRANSPOSED), PLAIN_BIASES(H "mlp.c_fc", H "mlp.c_proj"),
-    /* The causal mask, which early versions of transformers stored. */
-    VECTOR(BLK "attn_mask", H "attn.bias", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
-};
-/* EXAONE 3: a llama under GPT-2's names. */
-static const tensor_rule exaone_tensors[] = {
-    TOKENS("transformer.wte.weight", "lm_head.weight"), ROPE_FACTORS,
-    NORM_ALONE(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
-};
-static const tensor_rule exaone_layer[] = {
-    NORM_ALONE(LAYER, BLK "attn_norm", H "ln_1", attention_norm, D, 0),
-    NORM_ALONE(LAYER, BLK "ffn_norm",  H "ln_2", ffn_norm,       D, 0),
-    MATRIX(BLK "attn_q.weight",      H "attn.attention.q_proj.weight",   LAYER(q), Q, D, 0),
-    MATRIX(BLK "attn_k.weight",      H "attn.attention.k_proj.weight",   LAYER(k), K, D, 0),
-    MATRIX(BLK "attn_v.weight",      H "attn.attention.v_proj.weight",   LAYER(v), K, D, 0),
-    MATRIX(BLK "attn_output.weight", H "attn.attention.out_proj.weight", LAYER(attention_output), D, Q, 0),
-    MATRIX(BLK "ffn_gate.weight",    H "mlp.c_fc_0.weight", LAYER(gate), F, D, 0),
-    MATRIX(BLK "ffn_up.weight",      H "mlp.c_fc_1.weight", LAYER(up),   F, D, 0),
-    DOWN(H "mlp.c_proj.weight", 0),
-};
-#define DECODER "model.decoder.layers.%u."
-static const tensor_rule opt_layer[] = {
-    PRE_NORM_PAIRS(DECODER "self_attn_layer_norm", DECODER "final_layer_norm", 0),
-    ATTENTION_AT(DECODER, "out_proj"), QKV_BIASES(DECODER), OUTPUT_BIAS(DECODER "self_attn.out_proj.bias"),
-    PLAIN_FFN(DECODER "fc1", DECODER "fc2", 0), PLAIN_BIASES(DECODER "fc1", DECODER "fc2"),
 };
 
 // clang-format on

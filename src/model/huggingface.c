@@ -174,6 +174,7 @@ static hearth_status read_rotated_share(folder_reader *r)
     if (json_is_object(rope))
         TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
     TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
+    TRY(json_get_number(r->config, "rotary_pct", &share, &found, r->name, r->error)); /* GPT-NeoX's name of it */
     double values = share * length;
     TRY(json_get_number(r->config, "rotary_dim", &values, &found, r->name, r->error));
     share = found ? values / length : share;
@@ -304,9 +305,10 @@ static hearth_status read_window(folder_reader *r)
 {
     const char *key = r->family->chunked ? "attention_chunk_size" : "sliding_window";
     uint32_t window = json_object_get(r->config, key) ? 0 : r->family->default_window;
-    bool found;
-    if (!r->family->folder_window ||
-        (r->family->windows_listed && !json_is_array(json_object_get(r->config, "layer_types"))))
+    bool found, listed = json_is_array(json_object_get(r->config, "layer_types"));
+    if (r->family->windows_listed && r->family->windows_rotate && !listed)
+        return fail(r->error, HEARTH_FORMAT, "%s: layer_types: is missing", r->name);
+    if (!r->family->folder_window || (r->family->windows_listed && !listed))
         return HEARTH_OK;
     TRY(json_get_uint(r->config, key, &window, &found, r->name, r->error));
     TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
@@ -354,6 +356,18 @@ static hearth_status read_scales(folder_reader *r)
     TRY(folder_set_number(r, "residual_scale", value / sqrt(layers)));
     TRY(folder_get_positive(r, r->config, r->name, "dim_model_base", &value, NULL));
     return folder_set_number(r, "logit_scale", r->hyper.embedding_length / value);
+}
+
+/* Reads whether attention and network are side by side, where a family's models differ in that. */
+static hearth_status read_wiring(folder_reader *r)
+{
+    bool parallel = true, found;
+    char key[KEY_SIZE];
+    if (!r->family->wiring_said)
+        return HEARTH_OK;
+    TRY(json_get_bool(r->config, PARALLEL_KEY, &parallel, &found, r->name, r->error));
+    hyper_key(key, r->family, PARALLEL_KEY);
+    return checkpoint_set_bool(r->out, key, parallel, r->error);
 }
 
 /* Refuses a Llama 4 in which other layers rotate than those with chunks, or, without chunks, than all. */
@@ -503,6 +517,7 @@ static hearth_status understand(folder_reader *r)
     TRY(read_scales(r));
     TRY(read_activation(r));
     TRY(read_llama4(r));
+    TRY(read_wiring(r));
     TRY(folder_read_rope(r));
     bool tied = r->family->folder_tied, found;
     TRY(json_get_bool(r->config, "tie_word_embeddings", &tied, &found, r->name, r->error));

@@ -421,6 +421,7 @@ hearth_status folder_read_rope(folder_reader *r)
         TRY(find_of_summaries(r, &scaling, where));
     if (!listed)
         TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
+    TRY(folder_get_positive(r, r->config, r->name, "rotary_emb_base", &r->rope_base, &found)); /* GPT-NeoX's name */
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);

@@ -74,7 +74,46 @@ static hearth_status copy_in_order(folder_reader *r, stored_tensor *t)
         memcpy(values + i * row_bytes, (const char *)t->data + stored_tensor_row(&rows, i) * row_bytes, row_bytes);
     t->data = values;
     t->values = (head_order){0};
+    t->fused_groups = t->fused_queries = 0;
     return HEARTH_OK;
+}
+
+/* Replaces a matrix of the rows of queries, keys and values by a copy of those that a rule is of. */
+static hearth_status take_fused(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const attention_shape *a = &r->layer.attention;
+    size_t query = query_width(a), key = key_width(a), row_bytes = t->size_bytes / (size_t)t->shape[1];
+    size_t first = rule->field == offsetof(model_layer, q)   ? 0
+                   : rule->field == offsetof(model_layer, k) ? query
+                                                             : query + key;
+    size_t count = first == 0 ? query : key;
+    char *values = arena_new_array(&r->out->memory, count, row_bytes);
+    if (!values)
+        return fail_memory(r->error, t->name, count * row_bytes);
+    for (size_t i = 0; i < count; i++)
+        stored_tensor_read(t, stored_tensor_row(t, first + i), row_bytes, values + i * row_bytes);
+    t->data = values;
+    t->scaled = NULL;
+    t->shape[1] = count;
+    t->size_bytes = count * row_bytes;
+    t->fused_groups = t->fused_queries = 0;
+    return HEARTH_OK;
+}
+
+/* Marks the order in which a folder has the rows of queries, keys and values. A vector, and what GGUF has apart, is put in order
+ * at once. */
+static hearth_status order_fused(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const attention_shape *a = &r->layer.attention;
+    uint64_t rows = query_width(a) + 2 * (uint64_t)key_width(a);
+    bool apart = rule->rows == DIMENSION_QUERY || rule->rows == DIMENSION_KEY;
+    if (t->rank > 2 || number_is_block(t->format) || t->shape[t->rank - 1] != rows || (!apart && a->kv_head_count < 2))
+        return HEARTH_OK; /* they are in order, or binding refuses it */
+    t->fused_groups = a->kv_head_count;
+    t->fused_queries = a->head_count / a->kv_head_count;
+    if (apart && t->rank == 2)
+        return take_fused(r, rule, t);
+    return t->rank == 1 ? copy_in_order(r, t) : HEARTH_OK;
 }
 
 /* Marks the order in which a folder has the heads of values. Others than matrices are put in order at once. */
@@ -200,8 +239,6 @@ static uint32_t rotary_heads(const folder_reader *r, const tensor_rule *rule, ui
 static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stored_tensor *stored, uint32_t layer,
                            stored_tensor *t)
 {
-    const attention_shape *a = &r->layer.attention;
-    uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
     if (r->ternary != TERNARY_NONE && strchr(rule->name, '%') && rule->rows != DIMENSION_NONE)
         TRY(folder_make_ternary(r, stored, t));
     TRY(folder_narrow_numbers(r, rule, t));
@@ -212,10 +249,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const stor
     TRY(folder_divide_scorer(r, rule, t));
     if (rule->rotary != DIMENSION_NONE)
         t->rotary_heads = rotary_heads(r, rule, layer);
-    if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {
-        t->fused_groups = a->kv_head_count;
-        t->fused_queries = a->head_count / a->kv_head_count;
-    }
+    if (rule->flags & TENSOR_FUSED)
+        TRY(order_fused(r, rule, t));
     if (rule->flags & TENSOR_EMBEDDING)
         keep_text(r, t);
     if (rule->columns == DIMENSION_EMBEDDING && rule->rows == DIMENSION_POSITIONS)
@@ -281,6 +316,7 @@ static const struct {
     {"language_model.", ""},             /* the text's part of a model of text and pictures */
     {"model.language_model.", "model."}, /* ... since transformers 5 */
     {"", "transformer."},                /* a GPT-2 that was stored without its head */
+    {"", "model."},                      /* Cosmos 3 Edge as it was published */
     {"model.", "backbone."},             /* Nemotron 3 Puzzle */
 };
 
@@ -319,7 +355,7 @@ static bool is_beside(const folder_reader *r, const char *name, const tensor_rul
     static const char *const others[] = {
         "vision_model.",    "vision_tower.",    "multi_modal_projector.", "audio_tower.",       "visual.",
         "embed_vision.",    "embed_audio.",     "vision_adapter.",        "vision_projection.", "vit_large_projector.",
-        "vision_embedder.", "patch_merge_mlp.", "vision_tokenizer.",      "audio_tokenizer."};
+        "vision_embedder.", "patch_merge_mlp.", "vision_tokenizer.",      "audio_tokenizer.",   "projector."};
     uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;

@@ -360,12 +360,28 @@ static hearth_status refuse_unknown(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads how the blocks of layers change the residual stream. */
+static hearth_status read_wiring(const hyper_reader *r, layer_wiring *out)
+{
+    bool found, parallel = true;
+    char key[KEY_SIZE];
+    *out = r->family->wiring;
+    if (!r->family->wiring_said)
+        return HEARTH_OK;
+    hyper_key(key, r->family, PARALLEL_KEY);
+    TRY(checkpoint_get_bool(r->source, key, &parallel, &found, r->error));
+    *out = parallel ? r->family->wiring : WIRING_SEQUENTIAL;
+    return HEARTH_OK;
+}
+
 hearth_status hyper_read(hearth_model *model, const char *activation, hearth_error *error)
 {
     const family *f = model->family;
     const hyper_reader r = {f, model->source, model, &model->hyper, error};
     ffn_shape ffn = {.gating = f->gating};
+    layer_wiring wiring;
     TRY(refuse_unknown(&r));
+    TRY(read_wiring(&r, &wiring));
     TRY(read_sizes(&r));
     TRY(derive_vocabulary(&r));
     TRY(hyper_read_activation(&r, &ffn, activation));
@@ -382,7 +398,7 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         ffn.shared_threshold = ffn.threshold;
         l->ffn = ffn;
-        l->wiring = f->wiring;
+        l->wiring = wiring;
     }
     TRY(hyper_read_networks(&r));
     TRY(hyper_read_shared_keys(&r));

@@ -38,6 +38,8 @@ enum { XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_LINEAR, XIELU_EPS, XIELU_TERMS };
 #define SHARED_LIMITS_KEY "swiglu_clamp_shexp"
 /* Whether queries and keys are normed without weights: hearth's own key, after the family's prefix. */
 #define PLAIN_NORM_KEY "attention.plain_norm"
+/* Whether attention and network are side by side (family.wiring_said); a config has the same name. */
+#define PARALLEL_KEY "use_parallel_residual"
 /* The epsilon of norms of what blocks add, where it is not the family's. */
 #define POST_EPSILON_KEY "attention.post_norm_epsilon"
 /* Tensors whose shapes give sizes that no key gives. */

@@ -37,8 +37,9 @@ hearth_status hyper_read_activation(const hyper_reader *r, ffn_shape *f, const c
     return HEARTH_OK;
 }
 
+/* The last one is hearth's own. */
 const uint32_t hyper_gating_functions[ROUTER_SCORINGS] = {
-    [ROUTER_SOFTMAX] = 1, [ROUTER_SIGMOID] = 2, [ROUTER_ROOT_SOFTPLUS] = 4};
+    [ROUTER_SOFTMAX] = 1, [ROUTER_SIGMOID] = 2, [ROUTER_ROOT_SOFTPLUS] = 4, [ROUTER_SIGMOID_OF_CHOSEN] = 256};
 
 /* That of a softmax over the chosen ones, which is what shares of all experts become that are divided by their sum. */
 #define SOFTMAX_OF_CHOSEN 3

@@ -193,8 +193,11 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
 
 static void describe_experts(char *out, size_t size, const model_layer *l)
 {
-    static const char *const scorings[ROUTER_SCORINGS] = {
-        [ROUTER_SOFTMAX] = "softmax", [ROUTER_SIGMOID] = "sigmoid", [ROUTER_ROOT_SOFTPLUS] = "the root of softplus"};
+    static const char *const scorings[ROUTER_SCORINGS] = {[ROUTER_SOFTMAX] = "softmax",
+                                                          [ROUTER_SIGMOID] = "sigmoid",
+                                                          [ROUTER_ROOT_SOFTPLUS] = "the root of softplus",
+                                                          [ROUTER_SIGMOID_OF_CHOSEN] =
+                                                              "products (weighed by their sigmoid)"};
     const ffn_shape *f = &l->ffn;
     const router_shape *r = &f->router;
     if (r->expert_count == 0)

@@ -78,6 +78,7 @@ struct hearth_model {
     stream_connection end_connection;   /* ... weighs them, with [S] of what blocks read alone; without either the mean is taken */
     matrix ngram_rows;                  /* [row_count][row_length] as in ngram_shape      */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
+    const float *head_bias;             /* [vocabulary_size] of logits, or NULL           */
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
     const float *rope_factors_long;     /* [rope_pairs] in their place where a session has room for more than
                                            rotary.long_from positions */

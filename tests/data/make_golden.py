@@ -210,7 +210,10 @@ def eight_bits(base, block=None):
 
 
 # llama.cpp takes the sizes of chunks for granted
-NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm", "llama-awq", "apertus-1-5"]
+NO_GGUF = ["llama4-chunks", "deepseek4-fp4", "nanochat", "hyperclovax", "lfm3", "cwm", "llama-awq", "apertus-1-5", "cosmos3-edge", "kolibri1",
+           "flint", "persimmon"]
+# of which it is written which neurons fire
+WITH_ACTIVE = ["cosmos3-edge", "persimmon"]
 
 CASES = {
     "llama4": llama4(),
@@ -516,6 +519,36 @@ CASES["apertus"] = case("ApertusForCausalLM", "apertus", hidden_act="xielu", rms
 # embeddings of pictures and sound lie behind those of text, and the head has no rows for them
 CASES["apertus-1-5"] = {**CASES["apertus"], "architectures": ["Apertus1p5TextForCausalLM"], "model_type": "apertus1p5_text",
                         "vocab_size": 300, "output_vocab_size": VOCABULARY}
+CASES["cosmos3-edge"] = {"architectures": ["Cosmos3EdgeForConditionalGeneration"], "model_type": "cosmos3_edge", "tie_word_embeddings": False,
+                         "text_config": case(None, "cosmos3_edge_text", head_dim=16, hidden_act="relu2", attention_bias=False, mlp_bias=False,
+                                             rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 100000000.0,
+                                                                                 "mrope_section": [4, 2, 2]}),
+                         "vision_config": dict(model_type="cosmos3_edge_vision", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                               num_attention_heads=2, patch_size=4, num_patches=4, spatial_merge_size=2),
+                         "projector_hidden_size": 16}
+CASES["persimmon"] = case("PersimmonForCausalLM", "persimmon", num_key_value_heads=4, hidden_act="relu2", layer_norm_eps=1e-5, qk_layernorm=True,
+                          rope_parameters={"rope_type": "default", "rope_theta": 25000.0, "partial_rotary_factor": 0.5})
+CASES["gpt-neox"] = case("GPTNeoXForCausalLM", "gpt_neox", num_key_value_heads=4, hidden_act="gelu", layer_norm_eps=1e-5, rotary_pct=0.25,
+                         rotary_emb_base=10000, use_parallel_residual=True)
+CASES["gpt-neox-sequential"] = {**CASES["gpt-neox"], "use_parallel_residual": False}
+CASES["stablelm"] = case("StableLmForCausalLM", "stablelm", layer_norm_eps=1e-5, use_qkv_bias=True, partial_rotary_factor=0.25,
+                         use_parallel_residual=False, qk_layernorm=False)
+CASES["glm"] = case("GlmForCausalLM", "glm", head_dim=16, partial_rotary_factor=0.5, attention_bias=True, rms_norm_eps=1e-5)
+CASES["youtu"] = case("YoutuForCausalLM", "youtu", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8,
+                      qk_nope_head_dim=16, v_head_dim=20, tie_word_embeddings=True, rope_interleave=True)
+# experts are chosen by the router's products, and weighed by the logistic function of these
+CASES["kolibri1"] = case("Kolibri1ForCausalLM", "kolibri1", head_dim=16, num_hidden_layers=5, sliding_window=16, num_experts=6, num_experts_per_tok=2,
+                         moe_intermediate_size=32, shared_expert_intermediate_size=48, norm_topk_prob=True)
+del CASES["kolibri1"]["intermediate_size"]
+CASES["flint"] = case("FlintForCausalLM", "flint", head_dim=16, num_hidden_layers=5, sliding_window=16, num_experts=6, num_experts_per_tok=2,
+                      moe_intermediate_size=32, shared_expert_intermediate_size=48, mlp_only_layers=[0, 1], decoder_sparse_step=1,
+                      layer_types=["full_attention"] * 2 + ["sliding_attention"] * 2 + ["full_attention"])
+CASES["deepseek"] = case("DeepseekForCausalLM", "deepseek", num_key_value_heads=4, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2,
+                         moe_intermediate_size=32, first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax",
+                         attention_bias=False)
+CASES["internlm2"] = case("InternLM2ForCausalLM", "internlm2", bias=False, rope_theta=1000000, rms_norm_eps=1e-5, num_attention_heads=8)
+CASES["phi"] = case("PhiForCausalLM", "phi", num_key_value_heads=4, intermediate_size=256, hidden_act="gelu_new", layer_norm_eps=1e-5,
+                    partial_rotary_factor=0.5, qk_layernorm=False)
 GLM_VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64, image_size=16, patch_size=4, spatial_merge_size=2,
                   temporal_patch_size=1)
 # with pictures llama.cpp's converter turns neighbouring pairs into halves
@@ -598,12 +631,12 @@ def draw(name, tensor, random, tied):
         values = values * 0.2 + 1
     elif len(shape) == 1:
         values = values * 0.2
-    elif "embed_tokens" in name:
+    elif "embed_tokens" in name or "embed_in" in name:
         values = values * (0.1 if tied else 1)
     else:
         # Llama 4's experts have a row per input
         transposed = len(shape) == 3 and "feed_forward.experts" in name
-        values = values / math.sqrt(shape[-2 if transposed else -1]) * (3 if name.startswith("lm_head") else 1.3)
+        values = values / math.sqrt(shape[-2 if transposed else -1]) * (3 if name.startswith(("lm_head", "embed_out")) else 1.3)
     return torch.from_numpy(values).to(torch.bfloat16)
 
 
@@ -611,7 +644,8 @@ def make_model(name, seed):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     if CASES[name]["model_type"] == "nemotron_h_puzzle":
         return make_puzzle(name, seed)
-    own = {"nemotron-nas": make_deci, "bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7}.get(CASES[name]["model_type"])
+    own = {"nemotron-nas": make_deci, "bailing_moe": make_bailing, "plm": make_plm, "rwkv7": make_rwkv7,
+           "deepseek": make_deepseek, "internlm2": make_internlm2}.get(CASES[name]["model_type"])
     if own:
         return own(name, seed)
     if CASES[name]["model_type"] == "hy_v4":
@@ -630,6 +664,8 @@ def make_model(name, seed):
     if settings["model_type"] == "minimax_m3_vl":
         assert model.model.language_model.rotary_emb.inv_freq.numel() * 2 == settings["text_config"]["rotary_dim"]
         model.save_pretrained = lambda folder, **_: save_minimax_m3(model, folder)
+    if settings["model_type"] == "cosmos3_edge":
+        model.save_pretrained = lambda folder, **_: save_cosmos3(model, folder)
     if settings["model_type"] == "hy_v4":
         for layer in model.model.layers:  # as llama.cpp and vLLM norm them; transformers does not pass the epsilon on
             layer.self_attn.q_a_layernorm.variance_epsilon = layer.self_attn.kv_a_layernorm.variance_epsilon = config.rms_norm_eps
@@ -793,6 +829,76 @@ def make_bailing(name, seed):
     return model, random
 
 
+def make_deepseek(name, seed):
+    """A Qwen2-MoE whose shared expert has no gate, under DeepSeek's names."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    class Open(torch.nn.Module):
+        def forward(self, x):
+            return torch.full_like(x[..., :1], 1e4)  # of which the logistic function is 1
+
+    own = CASES[name]
+    settings = {k: v for k, v in own.items() if not k.startswith("n_") and k not in ("attention_bias", "scoring_func")}
+    settings.update(model_type="qwen2_moe", num_experts=own["n_routed_experts"], qkv_bias=False, decoder_sparse_step=1,
+                    shared_expert_intermediate_size=own["n_shared_experts"] * own["moe_intermediate_size"],
+                    mlp_only_layers=list(range(own["first_k_dense_replace"])))
+    config = AutoConfig.for_model(**settings)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config)
+    for layer in model.model.layers[own["first_k_dense_replace"]:]:
+        layer.mlp.shared_expert_gate = Open()
+    model, random = drawn(model, config, name, seed)
+    model.save_pretrained = lambda folder, **_: save_deepseek(model, folder)
+    return model, random
+
+
+def save_deepseek(model, folder):
+    """A matrix of each expert, as it was published."""
+    from safetensors.torch import save_file
+    os.makedirs(folder)
+    stored = {}
+    for key, value in model.state_dict().items():
+        key = key.replace(".shared_expert.", ".shared_experts.")
+        before, stacked, part = key.partition(".experts.")
+        for expert in range(value.shape[0] if stacked else 0):
+            parts = zip(("gate_proj", "up_proj"), value[expert].chunk(2)) if part == "gate_up_proj" else [(part, value[expert])]
+            for own, matrix in parts:
+                stored[f"{before}.experts.{expert}.{own}.weight"] = matrix.contiguous()
+        if not stacked:
+            stored[key] = value
+    save_file(stored, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+
+def make_internlm2(name, seed):
+    """A Llama that stores its tensors as InternLM 2 does: of each key its queries, it, and its value."""
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+    settings = {k: v for k, v in CASES[name].items() if k not in ("bias", "rope_theta")}
+    settings.update(model_type="llama", rope_parameters={"rope_type": "default", "rope_theta": CASES[name]["rope_theta"]})
+    config = AutoConfig.for_model(**settings)
+    config._attn_implementation = "eager"
+    model, random = drawn(AutoModelForCausalLM.from_config(config), config, name, seed)
+    renamed = {"model.embed_tokens": "model.tok_embeddings", "lm_head": "output", "input_layernorm": "attention_norm",
+               "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
+               "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2"}
+
+    def save(folder, **_):
+        os.makedirs(folder)
+        stored, keys = {}, config.num_key_value_heads
+        for key, value in model.state_dict().items():
+            for own, to in renamed.items():
+                key = key.replace(own, to)
+            if "self_attn" not in key:
+                stored[key] = value
+        for i, layer in enumerate(model.model.layers):
+            parts = [getattr(layer.self_attn, part + "_proj").weight.reshape(keys, -1, config.hidden_size) for part in "qkv"]
+            stored[f"model.layers.{i}.attention.wqkv.weight"] = torch.cat(parts, 1).reshape(-1, config.hidden_size).contiguous()
+        save_file(stored, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+    model.save_pretrained = save
+    return model, random
+
+
 def make_plm(name, seed):
     """A DeepSeek V3 without experts, whose networks have no gates."""
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -839,6 +945,20 @@ def save_hy4(model, folder):
         out[key] = value.contiguous()
     os.makedirs(folder)
     save_file(out, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+
+def save_cosmos3(model, folder):
+    """As it was published: transformers reads those names and writes its own."""
+    from safetensors.torch import save_file
+    os.makedirs(folder)
+    renamed = {f"self_attn.{own}_proj.": f"self_attn.to_{to}." for own, to in zip("qkvo", ("q", "k", "v", "out"))}
+    renamed.update({"model.language_model.": "", "mlp.fc1.": "mlp.up_proj.", "mlp.fc2.": "mlp.down_proj."})
+    stored = {}
+    for key, value in model.state_dict().items():
+        for own, to in renamed.items() if ".visual." not in key else ():
+            key = key.replace(own, to)
+        stored[key] = value
+    save_file(stored, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
 
 def save_minimax_m3(model, folder):
@@ -1020,6 +1140,18 @@ def logits_and_choice(model, ids, chosen):
         torch.Tensor.topk = topk
 
 
+def active_of(model, ids):
+    """Which neurons fire, [layers][rows][neurons] bytes, as what the last matrix of each network reads tells."""
+    seen, hooks = [], []
+    for name, module in model.named_modules():
+        if name.endswith(("mlp.fc2", "mlp.dense_4h_to_h")) and ".visual." not in name:
+            hooks.append(module.register_forward_pre_hook(lambda _, values: seen.append(values[0][0] > 0)))
+    logits_of(model, ids)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(seen).numpy().astype(np.uint8)
+
+
 def continue_greedily(model, random, prompt):
     """(ids, continuation, smallest gap between the best two logits)"""
     ids = [1] + [int(i) for i in random.integers(3, VOCABULARY, prompt - 1)]
@@ -1057,7 +1189,7 @@ def convert(llama_cpp, folder, path):
         published = json.load(file)
     # of which transformers renames what the converter reads
     own = published.get("text_config", published)["model_type"] in ("step3p5", "exaone", "bailing_hybrid", "mimo_v2_flash", "glm5_next_text",
-                                                                              "qwen4_exp_text", "minimax_m3_vl_text", "sarvam_moe")
+                                                                              "qwen4_exp_text", "minimax_m3_vl_text", "sarvam_moe", "gpt_neox")
     if "layer_norm_epsilon" in published:
         published.setdefault("rms_norm_eps", published["layer_norm_epsilon"])  # by which its own norms are
     kind = conversion.get_model_class(conversion.get_model_architecture(config, conversion.ModelType.TEXT))
@@ -1150,6 +1282,7 @@ def make(llama_cpp, out, name):
         logits, choice = logits_and_choice(model, ids + greedy, chosen)
         if gap >= SMALLEST_GAP and choice >= SMALLEST_CHOICE:
             break
+    active = active_of(model, ids + greedy) if name in WITH_ACTIVE else None
     if "quantization_config" not in CASES[name]:
         model.to(torch.bfloat16)
         if CASES[name]["model_type"] == "sarvam_moe":  # of which llama.cpp's converter takes the mean away
@@ -1163,6 +1296,8 @@ def make(llama_cpp, out, name):
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(CASES[name], file, indent=1)
     logits.astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    if active is not None:
+        active.tofile(os.path.join(folder, "active.u8"))
     source = f"transformers {importlib.import_module('transformers').__version__}"
     if isinstance(model, Rwkv7):
         source = "the formulas of arXiv 2503.14456"

@@ -23,7 +23,8 @@ INLINE float best_two(LOCAL const float *values, uint n)
     return wrong + (n > 1 ? first + second : first);
 }
 
-/* Turns the products of one token with the router into scores, in place. */
+/* Turns the products of one token with the router into scores, in place; of SCORING_SIGMOID_OF_CHOSEN they are scores as
+ * they are. */
 INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL const float *bias, uint n, uint scoring,
                           LOCAL float *scratch)
 {
@@ -37,7 +38,8 @@ INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL cons
     for (uint e = LANE; e < n; e += LANES) {
         float score = scoring == SCORING_SIGMOID         ? sigmoid_of(products[e])
                       : scoring == SCORING_ROOT_SOFTPLUS ? SQRT(softplus_of(products[e]))
-                                                         : EXP(products[e] - largest);
+                      : scoring == SCORING_SOFTMAX       ? EXP(products[e] - largest)
+                                                         : products[e];
         products[e] = score;
         sum += score;
     }
@@ -88,7 +90,8 @@ KERNEL(route, P_ROUTE)
             leave_best_sets(ranks, n, sets, sets_used, of_sets);
         float sum = 0.0f;
         for (uint e = LANE; e < n; e += LANES) {
-            float score = ranks[e] == ranks[e] ? scores[e] : ranks[e];
+            float score = scoring == SCORING_SIGMOID_OF_CHOSEN ? sigmoid_of(scores[e]) : scores[e];
+            score = ranks[e] == ranks[e] ? score : ranks[e];
             share[e] = (own ? is_given(own, used, e) : better_than(ranks, n, e) < used) ? score : 0.0f;
             sum += share[e];
         }

@@ -482,9 +482,10 @@
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
 /* `scoring` of route, as router_scoring. */
-#define SCORING_SOFTMAX       0
-#define SCORING_SIGMOID       1
-#define SCORING_ROOT_SOFTPLUS 2
+#define SCORING_SOFTMAX           0
+#define SCORING_SIGMOID           1
+#define SCORING_ROOT_SOFTPLUS     2
+#define SCORING_SIGMOID_OF_CHOSEN 3
 /* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
  * scores: times input_scale, with `bias` [n], as scoring says. given [vocabulary][used]: the experts of each token, whatever their scores;
  * NULL: the best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
