@@ -154,6 +154,10 @@ static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimen
                   {DIMENSION_SUMMARY, !last, 8},
                   {DIMENSION_TOGETHER, !last, 4},
                   {DIMENSION_GATES, has_letter(sets, 'a'), sizes[DIMENSION_HEADS]},
+                  {DIMENSION_KEY, has_letter(sets, 'K'), 2 * sizes[DIMENSION_KEY]},
+                  {DIMENSION_QKV, has_letter(sets, 'K'), sizes[DIMENSION_QUERY] + 4 * sizes[DIMENSION_KEY]},
+                  {DIMENSION_CHANNELS, f->recurrence == RECURRENCE_SHORT, 8},
+                  {DIMENSION_INDEX_QUERY, f->chooses_blocks, 4},
                   {DIMENSION_GATES, f->latent_attention, sizes[DIMENSION_RESULT]},
                   {DIMENSION_RECURRENT_HEADS, has_letter(sets, 'y'), 2},
                   {DIMENSION_RECURRENT_VALUE, has_letter(sets, 'y'), 4},
@@ -233,7 +237,7 @@ static bool meets_needs(const family *f, const tensor_rule *r, const char *sets,
  * u matrices of layers packed, as BitNet's, f as floats of 8 bits with scales of 2 rows and 4 columns, 2 likewise with powers of
  * two as scales and experts of 4 bits, m experts as blocks of 4 bits; as numbers of 8 bits in words, of which four columns share a
  * scale, 4 by rows, 5 by columns, 6 likewise with columns in another order, 7 four bits as AWQ has them, 8 bytes and a scale for each row; 9 as rows of one block of NVFP4 as ModelOpt has them, 0 as compressed-tensors has them; 3 with factors beside the matrices of a GGUF; q two matrices that make queries, where attention is latent; j what makes their keys and values in one; r nothing in it that rotates; a one gate for each
- * head; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
+ * head; K as many keys as heads; c n-grams in the first layer; t mixtures of inputs one by one; y recurrent mixers of 2 heads of 4 values. The last layer has with k no keys and values,
  * with v no values, with z nothing that chooses positions, with w twice the neurons, with g heads of twice the length, with h one
  * head of 2 values. Capital letters say what each layer is, from
  * the first on: A attention and a network, as without a letter, R a recurrent mixer and a network, T attention alone, M a
@@ -255,7 +259,8 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
             return false;
     if ((r->flags & TENSOR_HEADS) || (r->rows == DIMENSION_KEY_VALUE_UP && (r->flags & TENSOR_OPTIONAL)))
         return has_letter(sets, 'j') == (r->rows == DIMENSION_KEY_VALUE_UP);
-    bool named = r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS);
+    bool network = r->field == offsetof(model_layer, gate) || r->field == offsetof(model_layer, up);
+    bool named = (r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS)) || ((r->flags & TENSOR_EXPERTS) && network);
     return !(r->flags & TENSOR_OPTIONAL) || named || strchr(sets, 'o');
 }
 
@@ -516,7 +521,7 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         rows = sizes[DIMENSION_HEADS] * (sizes[DIMENSION_UNROTATED] + sizes[DIMENSION_VALUE]);
     }
     if (folder && (r->flags & TENSOR_FUSED) && r->rows != DIMENSION_NONE)
-        rows = sizes[DIMENSION_QKV];
+        rows = size_of(f, sets, layer, DIMENSION_QKV);
     if (folder && (r->flags & TENSOR_BY_KEYS))
         rows = sizes[DIMENSION_DELTA_IN];
     if (folder && f->pools_plainly && (r->needs & NEEDS_INDEX) && r->rows != DIMENSION_NONE)

@@ -68,7 +68,9 @@ static inline void touch_attention(const model_layer *l, uint32_t d)
          l->index_query.columns != (plain ? d : a->query_rank) || l->index_key.rows != parts * a->index.head_length ||
          l->index_weight.rows != (plain ? 0 : a->index.head_count) || !a->index.rotary != !a->rotary))
         abort();
-    if (plain && (!l->index_query_norm.weight || !l->index_key_norm.weight || !a->index.pool_rotary != !a->rotary ||
+    const rotary *of_pools =
+        a->index.by_head ? NULL : a->rotary; /* there are no means of pools where heads choose alone */
+    if (plain && (!l->index_query_norm.weight || !l->index_key_norm.weight || !a->index.pool_rotary != !of_pools ||
                   (a->rotary && 2 * a->rotary->pairs > a->index.head_length)))
         abort();
     if (a->chosen > 0 && (a->pool == 0 || KV_PAGE % a->pool != 0 || a->chosen % a->pool != 0))

@@ -182,5 +182,9 @@ f32 of nvfp4 9 tensors, 295 kB
 "
 has "blocks with factors" "$("$HEARTH" inspect "$nvfp4/model.gguf" --tensors)" "f32 of nvfp4 32.8 kB"
 is "in JSON" "$("$HEARTH" inspect "$nvfp4" --json | grep -c '"format": "f32 of nvfp4"')" 9
+bench() { "$HEARTH" bench "$1" -n 1 -r 1 --prompt-lengths 1 --contexts 0 --no-guard 2>&1 >/dev/null; }
+has "what runs them says so" "$(bench "$nvfp4/model.gguf")" "note: rounded weights became float32 when they were read, 295 kB in place of 41.5 kB; \`hearth convert $nvfp4/model.gguf -o FILE.gguf --type q6_k\`"
+"$HEARTH" convert "$nvfp4/model.gguf" -o "$scratch/small.gguf" --type q8_0 2>/dev/null
+is "what was converted" "$(bench "$scratch/small.gguf" | grep -c "note: rounded")" 0
 
 finish

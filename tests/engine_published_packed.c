@@ -12,7 +12,8 @@ static void logits_of_numbers(void **state)
         const char *name;
         number_format format; /* of queries */
     } cases[] = {{"llama-gptq", FORMAT_Q4_0},   {"llama-gptq-order", FORMAT_F32}, {"llama-awq", FORMAT_Q4_1},
-                 {"llama-packed", FORMAT_Q4_1}, {"llama-int8", FORMAT_Q8_0},      {"qwen3-moe-packed", FORMAT_Q4_0}};
+                 {"llama-packed", FORMAT_Q4_1}, {"llama-int8", FORMAT_Q8_0},      {"qwen3-moe-packed", FORMAT_Q4_0},
+                 {"gpt-neox-gptq", FORMAT_Q4_0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_model *m;
         hearth_error error;

@@ -1,13 +1,14 @@
 /* engine_published_saved.c - folders as transformers 5.24 saves them: every golden with the config that it writes
  * (tests/data/make_saved.py) is the same model as with the one of its kind's first publication, by the fingerprint and the length of
- * a text; and tensors that it gives other names, or saves besides. */
+ * a text; settings that a config leaves out; and tensors that transformers gives other names, or saves besides. */
 #include "../src/model/fingerprint.h"
 
 #include "published.h"
 
 #include <glob.h>
 
-#define SAVED HEARTH_DATA "/saved/configs/"
+#define SAVED    HEARTH_DATA "/saved/configs/"
+#define DEFAULTS HEARTH_DATA "/saved/defaults/"
 
 /* What a model is, by its fingerprint and the length of a text. Closes the model. */
 typedef struct described {
@@ -50,6 +51,50 @@ static void saved_configs_say_the_same(void **state)
     globfree(&found);
 }
 
+/* Compares what a golden without a setting of its config is with what it is with transformers' default. Returns whether both can be
+ * read: a default may be one that does not fit the golden's tensors. */
+static bool expect_default(const char *name, const char *key, json_t *value)
+{
+    json_t *config = config_of(name), *text = json_object_get(config, "text_config");
+    hearth_model *m;
+    hearth_error error;
+    text = text ? text : config;
+    json_object_del(text, key);
+    bool both = open_as(&m, name, config, NULL, &error) == HEARTH_OK;
+    described without = both ? describe(m) : (described){0};
+    json_object_set(text, key, value);
+    both = both && open_as(&m, name, config, NULL, &error) == HEARTH_OK;
+    described with = both ? describe(m) : (described){0};
+    if (strcmp(without.fingerprint, with.fingerprint) != 0 || without.context != with.context)
+        if (both)
+            fail_msg("%s: without %s it is another model than with what transformers takes for it", name, key);
+    json_decref(config);
+    return both;
+}
+
+/* What is left out is what transformers takes for it, or is refused. */
+static void what_configs_leave_out(void **state)
+{
+    (void)state;
+    glob_t found;
+    hearth_error error;
+    size_t compared = 0;
+    assert_int_equal(glob(DEFAULTS "*.json", 0, NULL, &found), 0);
+    assert_true(found.gl_pathc > 100);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *file = found.gl_pathv[i] + strlen(DEFAULTS), *key;
+        char name[64];
+        json_t *defaults, *value;
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".json")), file);
+        stack_check(json_parse_file(&defaults, found.gl_pathv[i], &error), &error);
+        json_object_foreach(defaults, key, value) compared += expect_default(name, key, value);
+        json_decref(defaults);
+    }
+    print_message("%zu settings left out\n", compared);
+    assert_true(compared > 500);
+    globfree(&found);
+}
+
 /* Kimi Linear's network of a layer without experts has the name of one with experts. */
 static bool name_sparse(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
@@ -67,17 +112,62 @@ static bool name_sparse(checkpoint *to, const checkpoint *from, const stored_ten
     return false;
 }
 
+/* Adds copies of the last norm's weights under other names. */
+static void add_copies(checkpoint *to, const stored_tensor *t, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        stored_tensor other = *t;
+        other.name = names[i];
+        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
+    }
+}
+
 /* MiniMax M3's matrices for pictures lie beside the model. */
 static bool add_pictures(checkpoint *to, const checkpoint *from, const stored_tensor *t)
 {
     static const char *const names[] = {"multi_modal_projector.linear_1.bias", "patch_merge_mlp.linear_1.bias"};
     (void)from;
-    for (size_t i = 0; i < sizeof names / sizeof *names && strstr(t->name, "model.norm.weight"); i++) {
-        stored_tensor other = *t;
-        other.name = names[i];
-        assert_int_equal(checkpoint_add_tensor(to, &other, NULL), HEARTH_OK);
-    }
+    if (strstr(t->name, "model.norm.weight"))
+        add_copies(to, t, names, sizeof names / sizeof *names);
     return false;
+}
+
+/* Cosmos 3 Edge's generator of pictures lies in the layers, and beside them. */
+static bool add_generator(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char *const names[] = {"layers.0.mlp_moe_gen.up_proj.weight",
+                                        "layers.1.input_layernorm_moe_gen.weight",
+                                        "layers.1.self_attn.add_q_proj.weight",
+                                        "model.language_model.layers.0.self_attn.to_add_out.weight",
+                                        "layers.0.self_attn.norm_added_k.weight",
+                                        "layers.0.self_attn.k_norm_und_for_gen.weight",
+                                        "norm_moe_gen.weight",
+                                        "action_modality_embed",
+                                        "action_proj_in.fc.weight",
+                                        "time_embedder.linear_1.weight",
+                                        "proj_in.weight"};
+    (void)from;
+    if (strcmp(t->name, "norm.weight") == 0)
+        add_copies(to, t, names, sizeof names / sizeof *names);
+    return false;
+}
+
+/* Masks and frequencies, which are constants. */
+static bool add_constants(checkpoint *to, const checkpoint *from, const stored_tensor *t)
+{
+    static const char *const names[] = {"gpt_neox.layers.0.attention.bias", "gpt_neox.layers.0.attention.masked_bias",
+                                        "gpt_neox.layers.0.attention.rotary_emb.inv_freq"};
+    (void)from;
+    if (strcmp(t->name, "gpt_neox.final_layer_norm.weight") == 0)
+        add_copies(to, t, names, sizeof names / sizeof *names);
+    return false;
+}
+
+static void what_is_not_used_is_left_out(void **state)
+{
+    (void)state;
+    expect_same("cosmos3-edge", config_of("cosmos3-edge"), add_generator);
+    expect_same("gpt-neox", config_of("gpt-neox"), add_constants);
 }
 
 static void saved_tensors_have_other_names(void **state)
@@ -103,8 +193,9 @@ static void windows_are_not_dropped(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(saved_configs_say_the_same),
-                                       cmocka_unit_test(saved_tensors_have_other_names),
-                                       cmocka_unit_test(windows_are_not_dropped)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(saved_configs_say_the_same), cmocka_unit_test(saved_tensors_have_other_names),
+        cmocka_unit_test(what_is_not_used_is_left_out), cmocka_unit_test(what_configs_leave_out),
+        cmocka_unit_test(windows_are_not_dropped)};
     return run_group(tests, NULL, NULL);
 }

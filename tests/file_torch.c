@@ -224,7 +224,6 @@ static const struct {
     {{"t", "DoubleStorage", "0", 12, 0, 1, {12}, {1}}, HEARTH_UNSUPPORTED, "tensor t: lies in a DoubleStorage"},
     {{"t", "LongStorage", "0", 12, 0, 1, {12}, {1}}, HEARTH_UNSUPPORTED, "tensor t: lies in a LongStorage"},
     {{"t", "ComplexFloatStorage", "0", 12, 0, 1, {12}, {1}}, HEARTH_FORMAT, "pickle: asks for torch.ComplexFloat"},
-    {{"t", "FloatStorage", "0", 24, 0, 0, {0}, {0}}, HEARTH_UNSUPPORTED, "tensor t: has 0 dimensions"},
     {{"t", "FloatStorage", "0", 24, 0, 5, {1, 1, 1, 1, 24}, {1, 1, 1, 1, 1}}, HEARTH_UNSUPPORTED, "has 5 dimensions"},
     {{"t", "FloatStorage", "0", 24, 0, 2, {0, 24}, {24, 1}}, HEARTH_FORMAT, "tensor t: dimension 0 is 0"},
     {{"t", "FloatStorage", "0", 24, 0, 2, {4, 6}, {1, 4}}, HEARTH_UNSUPPORTED, "stride 1 is 4, only contiguous"},

@@ -228,16 +228,17 @@ static void check_route(check *c, device *d, uint64_t *rng)
 static void check_broken_route(check *c, device *d)
 {
     enum { N = 40, USED = 3 };
-    for (unsigned broken = 0; broken < 2; broken++) {
+    for (unsigned way = 0; way < 2 * (SCORING_SIGMOID_OF_CHOSEN + 1); way++) {
         float products[N], *got;
+        unsigned broken = way % 2, scoring = way / 2;
         for (size_t e = 0; e < N; e++)
             products[e] = broken == 0 ? NAN : (float)(e % 7);
-        snprintf(c->size, sizeof(c->size), "%d of %d experts, %s", USED, N,
+        snprintf(c->size, sizeof(c->size), "%d of %d experts, scoring %u, %s", USED, N, scoring,
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
         DEVICE_DO(c, d, DEVICE_route, CHECKED_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
-                  NO_BUFFER, NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0),
-                  UINT(1), FLOAT(1), FLOAT(3e38f), FLOAT(0));
+                  NO_BUFFER, NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0),
+                  UINT(scoring), UINT(1), FLOAT(1), FLOAT(3e38f), FLOAT(0));
         got = content_of(c, &rooms[2]);
         size_t chosen = 0;
         for (size_t e = 0; e < N; e++)

@@ -127,10 +127,34 @@ void common_say_ignored(const hearth_model *model)
         output_note("warning", "%s; it is ignored", model->tune_problem);
 }
 
+/* Notes that weights take much more memory than the file has for them, as their rows are made when they are read, and what
+ * helps: a type of about as many bits. */
+static void say_widened(const loaded *l)
+{
+    const checkpoint *c = l->model->source;
+    uint64_t stored = 0, made = 0, values = 0;
+    char before[16], after[16];
+    for (size_t i = 0; i < c->tensor_count; i++) {
+        const stored_tensor *t = &c->tensors[i];
+        if (!t->scaled || t->format != FORMAT_F32)
+            continue;
+        stored += stored_tensor_rows(t) * scaled_row_bytes(t->scaled, t->shape[0]);
+        values += stored_tensor_rows(t) * t->shape[0];
+        made += t->size_bytes;
+    }
+    if (made > 0)
+        output_note("note",
+                    "rounded weights became float32 when they were read, %s in place of %s; "
+                    "`hearth convert %s -o FILE.gguf --type %s` makes a file in which they are small",
+                    output_size(after, (double)made), output_size(before, (double)stored), c->path,
+                    8 * stored < 6 * values ? "q6_k" : "q8_0");
+}
+
 void common_say_warnings(const loaded *l)
 {
     const guard_report *r = &l->guarded.report;
     common_say_ignored(l->model);
+    say_widened(l);
     if (l->is_guarded && r->reason == GUARD_NO_MEMORY)
         output_note("warning", "mode dense, since memory for skipping is short: %s", r->shortage);
     if (was_rounded(l))

@@ -33,6 +33,7 @@ static const struct {
     {"I8", FORMAT_STORED_COUNT, 1},
     {"I32", FORMAT_STORED_COUNT, 4},
     {"I64", FORMAT_STORED_COUNT, 8},
+    {"BOOL", FORMAT_STORED_COUNT, 1},
 };
 
 typedef struct header_reader {

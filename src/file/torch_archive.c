@@ -308,14 +308,16 @@ static hearth_status read_shape(const archive_reader *r, span name, const pickle
                                 uint64_t *values)
 {
     size_t rank = p->shape->count;
-    if (rank < 1 || rank > TENSOR_MAX_RANK)
-        return refuse(r, HEARTH_UNSUPPORTED, "tensor", name, "has %zu dimensions, 1 to %d are supported", rank,
+    if (rank > TENSOR_MAX_RANK)
+        return refuse(r, HEARTH_UNSUPPORTED, "tensor", name, "has %zu dimensions, up to %d are supported", rank,
                       TENSOR_MAX_RANK);
     *values = 1;
-    t->rank = (uint32_t)rank;
-    for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
+    t->rank = rank > 0 ? (uint32_t)rank : 1; /* a number becomes a row of it */
+    for (size_t i = 0; i < TENSOR_MAX_RANK; i++)
+        t->shape[i] = 1;
+    for (size_t i = 0; i < rank; i++) {
         size_t k = rank - 1 - i;
-        t->shape[i] = i < rank ? (uint64_t)p->shape->items[k].as.number : 1;
+        t->shape[i] = (uint64_t)p->shape->items[k].as.number;
         if (t->shape[i] == 0)
             return refuse(r, HEARTH_FORMAT, "tensor", name, "dimension %zu is 0", k);
         if (t->shape[i] > 1 && (uint64_t)p->strides->items[k].as.number != *values)

@@ -54,7 +54,7 @@ typedef enum ffn_gating {
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
 /* How the router's products become scores: their shares of all experts' exponentials; the logistic function; or
- * sqrt(log(1 + exp(x))); or the logistic function again, of those that are chosen by the products themselves. */
+ * sqrt(log(1 + exp(x))); or the logistic function again, of experts that are chosen by their products (and what corrects these). */
 typedef enum router_scoring {
     ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_ROOT_SOFTPLUS, ROUTER_SIGMOID_OF_CHOSEN, ROUTER_SCORINGS
 } router_scoring;
@@ -254,11 +254,11 @@ typedef struct required_setting {
 } required_setting;
 #define MOST_REQUIRED 6
 
-/* The size that a family's models have where config.json does not say it: transformers' default. */
-typedef struct default_size {
-    const char *key;                /* the commonest of its names                                            */
-    uint32_t value;
-} default_size;
+/* The number that a family's models have where config.json does not say it: transformers' default. */
+typedef struct default_number {
+    const char *key;
+    double value;
+} default_number;
 #define MOST_DEFAULTS 6
 
 typedef struct family {
@@ -282,7 +282,9 @@ typedef struct family {
     bool windows_rotate;            /* where some layers have a window, only those rotate ...                */
     bool dense_rotate;              /* only layers with a window, and those without experts, rotate in any case */
     float rope_base;                /* where config.json has no rope_theta; 0: 10000                         */
+    bool rope_said;                 /* config.json must describe the rotation: what transformers does otherwise is scaled */
     float rotated_share;            /* of a head, where config.json has no partial_rotary_factor; 0: all     */
+    bool rotary_names;              /* config.json says both as GPT-NeoX does: rotary_emb_base and rotary_pct */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
     bool plain_windows;             /* layers with a window rotate without the scaling of the others         */
     bool half_turns;                /* rope.dimension_count is of layers with a window; the others rotate half of it */
@@ -358,7 +360,7 @@ typedef struct family {
     float logit_factor;             /* logit_scale multiplies logits, and where it is missing it is this; 0: it divides them */
     uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
     uint32_t ffn_widths;            /* f in widths of the embedding where config.json lacks it; 0: it must be there */
-    default_size sizes[MOST_DEFAULTS];  /* where config.json lacks them; up to the first without a key       */
+    default_number defaults[MOST_DEFAULTS]; /* where config.json lacks them; up to the first without a key   */
     bool folder_tied;               /* the head is the embedding where config.json does not say              */
     required_setting required[MOST_REQUIRED];   /* up to the first without a key                             */
 

@@ -84,13 +84,14 @@ static const tensor_rule exaone_layer[] = {
 #define NEOX "gpt_neox.layers.%u."
 static const tensor_rule gpt_neox_tensors[] = {
     TOKENS("gpt_neox.embed_in.weight", "embed_out.weight"), NORM_PAIR(MODEL, "output_norm", "gpt_neox.final_layer_norm", output_norm, D, 0),
+    /* as transformers 5 calls it, and programs that round models with it */
+    MATRIX("output.weight", "lm_head.weight", MODEL(head), DIMENSION_VOCABULARY, D, TENSOR_HEAD | TENSOR_ALIAS),
 };
 static const tensor_rule gpt_neox_layer[] = {
     PRE_NORM_PAIRS(NEOX "input_layernorm", NEOX "post_attention_layernorm", 0), FUSED_QKV(NEOX "attention."), WIDE_FFN(NEOX "mlp."),
-    /* The causal mask and frequencies, which early versions of transformers stored. */
-    VECTOR(BLK "attn_mask",            NEOX "attention.bias",                NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
-    VECTOR(BLK "attn_masked",          NEOX "attention.masked_bias",         NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
-    VECTOR(BLK "attn_rot_embd.weight", NEOX "attention.rotary_emb.inv_freq", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
+    /* The causal mask, which early versions of transformers stored. */
+    VECTOR(BLK "attn_mask",   NEOX "attention.bias",        NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
+    VECTOR(BLK "attn_masked", NEOX "attention.masked_bias", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
 };
 static const tensor_rule persimmon_tensors[] = {
     TOKENS("model.embed_tokens.weight", "lm_head.weight"), NORM_PAIR(MODEL, "output_norm", "model.final_layernorm", output_norm, D, 0),

@@ -60,8 +60,9 @@ static void add_ngrams(hash128 *h, const ngram_shape *n)
 }
 
 /* Adds what few layers have, each with a number of its own, so that others have the fingerprint of before. */
-static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *l)
+static void add_extras(hash128 *h, const hearth_model *m, const model_layer *l)
 {
+    const hyperparameters *y = &m->hyper;
     const attention_shape *a = &l->attention;
     const uint64_t numbers[] = {a->norm_values,
                                 a->keys_back,
@@ -99,7 +100,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 a->summary.parts > 1,
                                 l->ffn.router.by_token,
                                 a->index.by_head,
-                                a->last_pools};
+                                a->last_pools,
+                                l->wiring != m->family->wiring};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);
@@ -157,8 +159,9 @@ static void add_mixer(hash128 *h, const model_layer *l)
 
 /* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table
  * grows. */
-static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l)
+static void add_shape(hash128 *h, const hearth_model *m, const model_layer *l)
 {
+    const hyperparameters *y = &m->hyper;
     const attention_shape *a = &l->attention;
     const ffn_shape *f = &l->ffn;
     const uint64_t sizes[] = {y->layer_count,   y->embedding_length, f->neuron_count,    a->head_count,
@@ -175,7 +178,7 @@ static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l
         hash_number(h, f->latent);
     if (l->mixer != MIXER_ATTENTION)
         add_mixer(h, l);
-    add_extras(h, y, l);
+    add_extras(h, m, l);
 }
 
 static bool same_recurrence(const recurrent_shape *a, const recurrent_shape *b)
@@ -220,11 +223,11 @@ static void add_hyper(hash128 *h, const hearth_model *m)
     hash_text(h, m->family->name);
     if (m->family->norm_by_key)
         hash_number(h, y->norm);
-    add_shape(h, y, &m->layers[0]);
+    add_shape(h, m, &m->layers[0]);
     for (uint32_t i = 1; i < y->layer_count; i++)
         if (!same_shape(&m->layers[i], &m->layers[i - 1])) {
             hash_number(h, i);
-            add_shape(h, y, &m->layers[i]);
+            add_shape(h, m, &m->layers[i]);
         }
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (factors[i] != (i < 3 ? 1 : 0)) {

@@ -67,9 +67,6 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
         *field = f->ffn_widths * r->hyper.embedding_length;
     if (field == &r->hyper.layer_count)
         *field = folder_listed_blocks(r->config);
-    for (size_t i = 0; i < MOST_DEFAULTS && f->sizes[i].key; i++)
-        if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
-            *field = f->sizes[i].value;
     *found = *field > 0;
     return *found || !hyper_requires(s, f, true)
                ? HEARTH_OK
@@ -171,10 +168,12 @@ static hearth_status read_rotated_share(folder_reader *r)
     const json_t *rope = json_object_get(r->config, "rope_parameters");
     if (r->family->plain_windows && r->family->rotated_share > 0)
         TRY(read_shares_by_layer(r, rope, &share));
+    if (r->family->rotary_names)
+        TRY(json_get_number(r->config, "rotary_pct", &share, &found, r->name, r->error));
     if (json_is_object(rope))
         TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
-    TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
-    TRY(json_get_number(r->config, "rotary_pct", &share, &found, r->name, r->error)); /* GPT-NeoX's name of it */
+    if (!r->family->rotary_names)
+        TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
     double values = share * length;
     TRY(json_get_number(r->config, "rotary_dim", &values, &found, r->name, r->error));
     share = found ? values / length : share;
@@ -318,6 +317,9 @@ static hearth_status read_window(folder_reader *r)
                     key);
     if (window == 0) /* where GGUF has a default of its own, that is to be said */
         return r->family->file_window > 0 ? folder_set_size(r, "attention.sliding_window", 0) : HEARTH_OK;
+    if (r->family->windows_rotate && listed && folder_all_see_all(r))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: no layer has the window, so none would rotate",
+                    r->name);
     TRY(folder_set_size(r, "attention.sliding_window", window));
     TRY(read_window_period(r));
     return read_window_layers(r);
@@ -526,23 +528,46 @@ static hearth_status understand(folder_reader *r)
     return folder_add_tensors(r, tied);
 }
 
+/* Copies a config, under the names of settings that hearth reads, with what it leaves out and the family has a default of; a null
+ * is not left out. The caller releases the copy. */
+static hearth_status complete(const folder_reader *r, json_t **out)
+{
+    json_t *config = NULL;
+    if (r->family->short_values)
+        TRY(folder_translate_mimo(r->config, r->name, &config, r->error));
+    else
+        config = json_copy((json_t *)r->config);
+    bool ok = config != NULL;
+    for (size_t i = 0; ok && i < MOST_DEFAULTS && r->family->defaults[i].key; i++) {
+        const default_number *d = &r->family->defaults[i];
+        bool whole = d->value == floor(d->value);
+        if (!json_object_get(config, d->key))
+            ok = json_object_set_new(config, d->key,
+                                     whole ? json_integer((json_int_t)d->value) : json_real(d->value)) == 0;
+    }
+    if (ok) {
+        *out = config;
+        return HEARTH_OK;
+    }
+    json_decref(config);
+    return fail_memory(r->error, "config", 0);
+}
+
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,
                                      hearth_error *error)
 {
     folder_reader r = {.out = c, .folder = folder, .config = config, .whole = config, .name = name, .error = error};
     const json_t *text = json_object_get(config, "text_config");
-    json_t *translated = NULL;
+    json_t *own = NULL;
     if (json_is_object(text)) { /* a model of text and pictures, of which only the text's is read */
         r.config = text;
         r.nested = true;
     }
     r.pictures = r.nested || json_is_object(json_object_get(config, "vision_config"));
     TRY(folder_find_family(&r));
-    if (r.family->short_values) {
-        TRY(folder_translate_mimo(r.config, name, &translated, error));
-        r.config = translated;
-    }
+    TRY(complete(&r, &own));
+    r.config = own;
     hearth_status status = understand(&r);
-    json_decref(translated);
+    json_decref(own);
     return status;
 }

@@ -399,6 +399,8 @@ hearth_status folder_read_rope(folder_reader *r)
     bool found, listed = false;
     if (r->family->unrotated)
         return HEARTH_OK;
+    if (r->family->rope_said && !scaling)
+        return fail(r->error, HEARTH_FORMAT, "%s: rope_parameters: is missing", r->name);
     r->rope_base = r->family->rope_base > 0 ? (double)r->family->rope_base : 10000;
     if (r->family->window_base > 0) {
         double base = (double)r->family->window_base;
@@ -415,13 +417,14 @@ hearth_status folder_read_rope(folder_reader *r)
     if (!r->family->chunked && !r->family->rotation_listed) /* of chunked ones that was checked */
         TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
+    if (r->family->rotary_names)
+        TRY(folder_get_positive(r, r->config, r->name, "rotary_emb_base", &r->rope_base, &found));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     if (r->family->summaries)
         TRY(find_of_summaries(r, &scaling, where));
-    if (!listed)
+    if (!listed && !r->family->rotary_names)
         TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
-    TRY(folder_get_positive(r, r->config, r->name, "rotary_emb_base", &r->rope_base, &found)); /* GPT-NeoX's name */
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);

@@ -107,7 +107,8 @@ static hearth_status order_fused(folder_reader *r, const tensor_rule *rule, stor
     const attention_shape *a = &r->layer.attention;
     uint64_t rows = query_width(a) + 2 * (uint64_t)key_width(a);
     bool apart = rule->rows == DIMENSION_QUERY || rule->rows == DIMENSION_KEY;
-    if (t->rank > 2 || number_is_block(t->format) || t->shape[t->rank - 1] != rows || (!apart && a->kv_head_count < 2))
+    if (t->rank > 2 || (t->rank == 1 && number_is_block(t->format)) || t->shape[t->rank - 1] != rows ||
+        a->head_count % a->kv_head_count != 0 || (!apart && a->kv_head_count < 2))
         return HEARTH_OK; /* they are in order, or binding refuses it */
     t->fused_groups = a->kv_head_count;
     t->fused_queries = a->head_count / a->kv_head_count;
@@ -352,11 +353,21 @@ static uint32_t layer_of_name(const char *name)
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
+    static const char *const unused[] = {"*.rotary_emb.inv_freq", /* which early versions of transformers stored */
+                                         /* Cosmos 3 Edge's generator of pictures */
+                                         "*norm_moe_gen.*", "*.mlp_moe_gen.*", "*.self_attn.add_[qkv]_proj.*",
+                                         "*.self_attn.to_add_out.*", "*.self_attn.norm_added_[qk].*",
+                                         "*.self_attn.k_norm_und_for_gen.*", "*action_modality_embed", "*action_proj_*",
+                                         "*time_embedder.*", "proj_in.*", "proj_out.*",
+                                         "model.language_model.proj_in.*", "model.language_model.proj_out.*"};
     static const char *const others[] = {
         "vision_model.",    "vision_tower.",    "multi_modal_projector.", "audio_tower.",       "visual.",
         "embed_vision.",    "embed_audio.",     "vision_adapter.",        "vision_projection.", "vit_large_projector.",
         "vision_embedder.", "patch_merge_mlp.", "vision_tokenizer.",      "audio_tokenizer.",   "projector."};
     uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
+    for (size_t i = 0; !rule && i < sizeof unused / sizeof *unused; i++)
+        if (fnmatch(unused[i], name, 0) == 0)
+            return true;
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;
     if (number != UINT32_MAX)

@@ -591,6 +591,7 @@ LLAMA = case("LlamaForCausalLM", "llama", rms_norm_eps=1e-5)
 CASES["llama-gptq"] = in_words(LLAMA, quant_method="gptq", bits=4, group_size=32, sym=True, desc_act=False)
 CASES["llama-gptq-order"] = in_words(LLAMA, quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True, checkpoint_format="gptq_v2")
 CASES["llama-awq"] = in_words(LLAMA, quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")
+CASES["gpt-neox-gptq"] = in_words(CASES["gpt-neox"], quant_method="gptq", bits=4, group_size=32, sym=True, desc_act=False)
 CASES["llama-packed"] = in_words(LLAMA, **compressed(4, 32, False))
 CASES["qwen3-moe-packed"] = in_words(case("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                           norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]), **compressed(4, 32, True))

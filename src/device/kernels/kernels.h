@@ -489,8 +489,8 @@
 /* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
  * scores: times input_scale, with `bias` [n], as scoring says. given [vocabulary][used]: the experts of each token, whatever their scores;
  * NULL: the best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
- * best of so many equal sets of neighbours, by the sum of their two best. shares [R][n + 1]: scale times the score
- * of a chosen expert, divided by the sum of them all if of_sum is 1, times factors [n] (NULL: 1); 0 for the others; the last
+ * best of so many equal sets of neighbours, by the sum of their two best. shares [R][n + 1]: scale times the score (of
+ * SCORING_SIGMOID_OF_CHOSEN, its logistic function) of a chosen expert, divided by the sum of them all if of_sum is 1, times factors [n] (NULL: 1); 0 for the others; the last
  * one is `shared`, times the logistic function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
  * items: R */
 #define P_ROUTE(B, V, F)                                                                                  \
