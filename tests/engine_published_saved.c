@@ -191,11 +191,60 @@ static void windows_are_not_dropped(void **state)
     }
 }
 
+/* Settings that would change the result and that hearth does not have. */
+static void what_would_change_the_result_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *change, *reason; /* change: an object whose members the config gets */
+    } cases[] = {
+        {"gemma3", "{\"use_bidirectional_attention\": true}", "use_bidirectional_attention: true is not supported"},
+        {"gemma", "{\"hidden_act\": \"relu\"}", "hidden_act: relu is not supported of a gemma"},
+        {"qwen3-next", "{\"hidden_act\": \"relu\"}", "relu is not supported, as recurrent layers have it too"},
+        {"kimi-linear", "{\"hidden_act\": \"gelu\"}", "gelu is not supported, as recurrent layers have it too"},
+        {"gpt-oss", "{\"swiglu_alpha\": 1.5}", "swiglu_alpha: is 1.5, only 1.702 is supported"},
+        {"gpt-oss", "{\"rope_scaling\": null}", "rope_parameters: is missing"},
+        {"flint", "{\"layer_types\": null}", "layer_types: is missing"},
+        {"kolibri1",
+         "{\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\", "
+         "\"full_attention\"]}",
+         "layer_types: no layer has the window, so none would rotate"},
+        {"persimmon", "{\"qk_layernorm\": false}", "qk_layernorm: false is not supported"},
+        {"stablelm", "{\"use_parallel_residual\": true}", "use_parallel_residual: true is not supported"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *config = config_of(cases[i].name), *change = json_loads(cases[i].change, 0, NULL);
+        assert_int_equal(json_object_update(config, change), 0);
+        json_decref(change);
+        hearth_model *m;
+        hearth_error error;
+        if (open_as(&m, cases[i].name, config, NULL, &error) == HEARTH_OK || !strstr(error.text, cases[i].reason))
+            fail_msg("%s: %s: %s", cases[i].name, cases[i].change, error.text);
+        json_decref(config);
+    }
+}
+
+/* What rope_parameters says counts, and not what the config itself says beside it. */
+static void rope_parameters_come_first(void **state)
+{
+    (void)state;
+    json_t *config = config_of("glm");
+    json_object_set_new(
+        config, "rope_parameters",
+        json_pack("{s:s, s:f, s:f}", "rope_type", "default", "rope_theta", 10000.0, "partial_rotary_factor", 0.5));
+    json_object_set_new(config, "rope_theta", json_real(7));
+    json_object_set_new(config, "partial_rotary_factor", json_real(1));
+    expect_same("glm", config, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(saved_configs_say_the_same), cmocka_unit_test(saved_tensors_have_other_names),
-        cmocka_unit_test(what_is_not_used_is_left_out), cmocka_unit_test(what_configs_leave_out),
-        cmocka_unit_test(windows_are_not_dropped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(saved_configs_say_the_same),
+                                       cmocka_unit_test(saved_tensors_have_other_names),
+                                       cmocka_unit_test(what_is_not_used_is_left_out),
+                                       cmocka_unit_test(what_configs_leave_out),
+                                       cmocka_unit_test(what_would_change_the_result_is_refused),
+                                       cmocka_unit_test(rope_parameters_come_first),
+                                       cmocka_unit_test(windows_are_not_dropped)};
     return run_group(tests, NULL, NULL);
 }

@@ -168,12 +168,10 @@ static hearth_status read_rotated_share(folder_reader *r)
     const json_t *rope = json_object_get(r->config, "rope_parameters");
     if (r->family->plain_windows && r->family->rotated_share > 0)
         TRY(read_shares_by_layer(r, rope, &share));
-    if (r->family->rotary_names)
-        TRY(json_get_number(r->config, "rotary_pct", &share, &found, r->name, r->error));
+    const char *name = r->family->rotary_names ? "rotary_pct" : "partial_rotary_factor";
+    TRY(json_get_number(r->config, name, &share, &found, r->name, r->error));
     if (json_is_object(rope))
         TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
-    if (!r->family->rotary_names)
-        TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
     double values = share * length;
     TRY(json_get_number(r->config, "rotary_dim", &values, &found, r->name, r->error));
     share = found ? values / length : share;
@@ -440,14 +438,35 @@ static hearth_status read_epsilon(folder_reader *r)
     return (float)post != f->post_epsilon ? folder_set_number(r, POST_EPSILON_KEY, post) : HEARTH_OK;
 }
 
-/* Reads the limit of an activation that the family has in any case. */
+/* What swiglu_clamped multiplies its gate with (kernel.h). */
+#define SWIGLU_GAIN 1.702
+
+/* Reads the limit of an activation that the family has in any case, whatever smooth one the config says. */
 static hearth_status read_limit(folder_reader *r)
 {
-    double limit = (double)r->family->default_threshold;
+    double limit = (double)r->family->default_threshold, gain = SWIGLU_GAIN;
+    const char *said = "";
     bool found;
+    TRY(json_get_string(r->config, "hidden_act", &said, &found, r->name, r->error));
+    ffn_activation row = ffn_activation_by_name(said, strlen(said));
+    if (row < FFN_ACTIVATION_COUNT && ffn_has_zeros(row))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: hidden_act: %s is not supported of a %s", r->name, said,
+                    r->family->model_type);
     TRY(folder_get_positive(r, r->config, r->name, "swiglu_limit", &limit, &found));
+    TRY(folder_get_positive(r, r->config, r->name, "swiglu_alpha", &gain, &found));
+    if (gain != SWIGLU_GAIN)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: swiglu_alpha: is %g, only %g is supported", r->name, gain,
+                    SWIGLU_GAIN);
     return limit == (double)r->family->default_threshold ? HEARTH_OK
                                                          : folder_set_number(r, "hidden_activation_param", limit);
+}
+
+/* Returns whether recurrent layers have the activation of the networks where their queries, keys and values leave the convolution. */
+static bool mixers_share_activation(const family *f)
+{
+    bool recurs = f->mixers == MIXERS_KEYS || f->mixers == MIXERS_LISTED;
+    return recurs &&
+           (f->recurrence == RECURRENCE_DELTA || f->recurrence == RECURRENCE_KDA || f->recurrence == RECURRENCE_MAMBA2);
 }
 
 /* Reads the activation; a key is set only where it differs from the family's default. */
@@ -474,6 +493,9 @@ static hearth_status read_activation(folder_reader *r)
     if (row == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name, key,
                     activation, known);
+    if (row != usual && mixers_share_activation(r->family))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported, as recurrent layers have it too",
+                    r->name, key, activation);
     if (row != usual)
         TRY(folder_set_string(r, "hidden_activation", ffn_activations[row].name));
     if (!ffn_activations[row].has_threshold)

@@ -60,15 +60,10 @@ static hearth_status check_layers(const folder_reader *r, const json_t *own)
 /* Refuses what would change the result and is not supported. */
 static hearth_status refuse_others(const folder_reader *r, const json_t *own)
 {
-    static const char gain_key[] = "swiglu_alpha";
     const char *score = "max";
     uint32_t initial = 0;
     bool chooses = true;
-    double gain = 1.702;
     bool found;
-    TRY(json_get_number(r->config, gain_key, &gain, &found, r->name, r->error));
-    if (gain != 1.702)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: is %g, only 1.702 is supported", r->name, gain_key, gain);
     if (!own)
         return HEARTH_OK;
     TRY(json_get_bool(own, "use_sparse_attention", &chooses, &found, r->name, r->error));

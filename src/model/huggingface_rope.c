@@ -389,7 +389,7 @@ static hearth_status find_of_summaries(folder_reader *r, const json_t **scaling,
     return folder_get_positive(r, plain, where, "rope_theta", &r->rope_base, &found);
 }
 
-/* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
+/* Reads the base and the scaling. A rope_theta in rope_parameters is preferred to one of the config itself, as transformers does. */
 hearth_status folder_read_rope(folder_reader *r)
 {
     const char *key;
@@ -417,14 +417,13 @@ hearth_status folder_read_rope(folder_reader *r)
     if (!r->family->chunked && !r->family->rotation_listed) /* of chunked ones that was checked */
         TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
     TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
-    if (r->family->rotary_names)
-        TRY(folder_get_positive(r, r->config, r->name, "rotary_emb_base", &r->rope_base, &found));
+    const char *base_name = r->family->rotary_names ? "rotary_emb_base" : "rope_theta";
+    if (!listed)
+        TRY(folder_get_positive(r, r->config, r->name, base_name, &r->rope_base, &found));
     if (scaling)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     if (r->family->summaries)
         TRY(find_of_summaries(r, &scaling, where));
-    if (!listed && !r->family->rotary_names)
-        TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     if (windows > 0 && windows != r->rope_base)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_theta: differs between layers, which is not supported",
                     where);
