@@ -349,25 +349,42 @@ static uint32_t layer_of_name(const char *name)
     return UINT32_MAX;
 }
 
+/* Returns whether a tensor without a rule, by its whole name, takes no part in the text model: frequencies, which early versions of
+ * transformers stored, and Cosmos 3 Edge's generator of pictures, part of which lies in the layers. */
+static bool is_unused(const folder_reader *r, const char *name)
+{
+    static const char *const generator[] = {
+        "*norm_moe_gen.*",
+        "*.mlp_moe_gen.*",
+        "*.self_attn.add_[qkv]_proj.*",
+        "*.self_attn.to_add_out.*",
+        "*.self_attn.norm_added_[qk].*",
+        "*.self_attn.k_norm_und_for_gen.*",
+        "*action_modality_embed",
+        "*action_proj_*",
+        "*time_embedder.*",
+        "proj_in.*",
+        "proj_out.*",
+        "model.language_model.proj_in.*",
+        "model.language_model.proj_out.*",
+    };
+    for (size_t i = 0; r->pictures && i < sizeof generator / sizeof *generator; i++)
+        if (fnmatch(generator[i], name, 0) == 0)
+            return true;
+    return fnmatch("*.rotary_emb.inv_freq", name, 0) == 0;
+}
+
 /* Returns whether a tensor takes no part in the text model: one for pictures or sound, or of a draft head, which guesses
  * tokens ahead and lies behind the last layer. */
 static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
 {
-    static const char *const unused[] = {"*.rotary_emb.inv_freq", /* which early versions of transformers stored */
-                                         /* Cosmos 3 Edge's generator of pictures */
-                                         "*norm_moe_gen.*", "*.mlp_moe_gen.*", "*.self_attn.add_[qkv]_proj.*",
-                                         "*.self_attn.to_add_out.*", "*.self_attn.norm_added_[qk].*",
-                                         "*.self_attn.k_norm_und_for_gen.*", "*action_modality_embed", "*action_proj_*",
-                                         "*time_embedder.*", "proj_in.*", "proj_out.*",
-                                         "model.language_model.proj_in.*", "model.language_model.proj_out.*"};
     static const char *const others[] = {
         "vision_model.",    "vision_tower.",    "multi_modal_projector.", "audio_tower.",       "visual.",
         "embed_vision.",    "embed_audio.",     "vision_adapter.",        "vision_projection.", "vit_large_projector.",
         "vision_embedder.", "patch_merge_mlp.", "vision_tokenizer.",      "audio_tokenizer.",   "projector."};
     uint32_t layers = r->hyper.layer_count, number = rule ? UINT32_MAX : layer_of_name(name);
-    for (size_t i = 0; !rule && i < sizeof unused / sizeof *unused; i++)
-        if (fnmatch(unused[i], name, 0) == 0)
-            return true;
+    if (!rule && is_unused(r, name))
+        return true;
     if (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "model.mtp.", 10) == 0)
         return true;
     if (number != UINT32_MAX)
